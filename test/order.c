@@ -208,12 +208,12 @@ TEST(bytes_are_sorted_as_a_stable_sort_would) {
 /* Long rows are cut where there are several threads: by keys that are spread, that are nearly all in one place, all the same. */
 TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
   enum { N = (1 << 18) + 77 };
-  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64 };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_U8, WEFT_I8, WEFT_BOOL, WEFT_BF16 };
   static double x[N];
   static uint8_t y[2][8 * N];
   static int64_t at[2][N];
   test_watchdog(200);
-  for (int i = 0; i < 16; i++) {
+  for (int i = 0; i < 32; i++) {
     weft_scope *scope = weft_scope_open();
     weft_dtype t = types[i / 4];
     uint64_t bits = 88172645463325252u;
@@ -221,8 +221,9 @@ TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
       bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
       double u = (double)(bits >> 11) / 9007199254740992.;
       x[k] = i % 4 == 0 ? u * 60000 : i % 4 == 1 ? floor(u * 3) : i % 4 == 2 ? 5 : k % 1000 == 3 ? u * 1e4 : 40000 + floor(u * 100);
-      if (t != WEFT_U16 && i % 4 != 2 && bits % 3 == 0) x[k] = -x[k];
-      if ((t == WEFT_F32 || t == WEFT_F64) && i % 4 == 0 && k % 5000 == 0) x[k] = NAN;
+      if (i / 4 >= 4) x[k] = fmod(x[k], 100);
+      if (t != WEFT_U16 && t != WEFT_U8 && i % 4 != 2 && bits % 3 == 0) x[k] = -x[k];
+      if ((t == WEFT_F32 || t == WEFT_F64 || t == WEFT_BF16) && i % 4 == 0 && k % 5000 == 0) x[k] = NAN;
     }
     weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(N), x), t);
     EXPECT_OK(weft_eval(1, &a));
@@ -234,6 +235,47 @@ TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
     }
     EXPECT(!memcmp(y[0], y[1], bytes));
     EXPECT(!memcmp(at[0], at[1], sizeof at[0]));
+    weft_scope_discard(scope);
+  }
+}
+
+/* Where select.c takes its sample of a row of n, so that a row can be made for which it says nothing true. */
+static int64_t sampled_place(int64_t n, int64_t i) {
+  int64_t each = n / (n < 1 << 18 ? 1024 : 4096);
+  uint64_t word = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
+  return each * i + (int64_t)((word ^ word >> 29) * 0xbf58476d1ce4e5b9u >> 32) % each;
+}
+
+/* Ranks of long rows, by one thread and by several, are where a sorted row has them, with the places of a stable order: of rows that
+ * are spread, nearly all the same, ascending, with NaNs and both zeros, and of one whose sample misleads. */
+TEST(ranks_of_long_rows_are_those_of_the_sorted_row_for_any_number_of_threads) {
+  enum { N = (1 << 18) + 5, K = 70 };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_I32, WEFT_BF16, WEFT_I8 };
+  static double x[N];
+  test_watchdog(200);
+  for (int i = 0; i < 7 * 6; i++) {
+    weft_scope *scope = weft_scope_open();
+    weft_dtype t = types[i / 6];
+    bool is_float = t == WEFT_F32 || t == WEFT_F64 || t == WEFT_BF16;
+    int64_t n = i % 2 ? N : (1 << 16) + 1;
+    uint64_t bits = 88172645463325252u;
+    for (int64_t k = 0; k < n; k++) {
+      bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+      double u = (double)(bits >> 11) / 9007199254740992.;
+      x[k] = i % 6 == 0 ? u * 100 : i % 6 == 1 ? floor(u * 3) : i % 6 == 2 ? 5 : i % 6 == 3 ? (double)(k % 120) : u < 0.9 ? 7 : u * 50;
+      if (is_float && i % 3 == 0) x[k] = k % 5000 == 0 ? NAN : k % 7 ? x[k] : k % 2 ? -0.0 : 0;
+    }
+    for (int64_t k = 0; i % 6 == 5 && k < (n < 1 << 18 ? 1024 : 4096); k++) x[sampled_place(n, k)] = 100 + (double)(k % 20);
+    weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(n), x), t), *order = weft_argsort(a, 0);
+    EXPECT_OK(weft_eval(2, (weft_array *[]){ a, order }));
+    for (int k = 0; k < 2; k++) {
+      weft_set(WEFT_THREADS, k ? 2 + i % 5 : 1);
+      weft_array *last = weft_flip(weft_slice(order, 0, n - K, n, 1), 0), *at = weft_argtopk(a, 0, K);
+      weft_array *middle = weft_slice(weft_argpartition(a, 0, n / 2), 0, n / 2, n / 2 + 1, 1);
+      EXPECT_SAME(at, last);
+      EXPECT_SAME(weft_cast(weft_topk(a, 0, K), WEFT_F64), weft_cast(weft_take(a, 1, &last), WEFT_F64));
+      EXPECT_SAME(middle, weft_slice(order, 0, n / 2, n / 2 + 1, 1));
+    }
     weft_scope_discard(scope);
   }
 }

@@ -21,6 +21,8 @@ struct library_call {
   const struct library_array *in, *out;
   int64_t n_problems;
   int64_t n_ranges;                      /* that the parts of all problems are run in; 0: one */
+  int round;                             /* of `rounds` */
+  void *shared;                          /* what the ranges of all rounds share: 64-byte aligned */
   uint64_t origin;                       /* for failures */
 };
 /* What a device finds wrong in the data: an index that is beyond `axis` from the end of an operand; or what the text says,
@@ -33,7 +35,9 @@ struct library {
   bool is_callers;                                     /* one problem after the other, on the thread that asks (host_step.c) */
   int64_t (*parts)(const struct library_call *);       /* a problem is so many, each done for itself: `run` gets a range of the
                                                           parts of all problems. NULL: problems are not cut */
-  bool reads_all;                                      /* each range of parts reads a whole problem: one for a thread will do */
+  int (*rounds)(const struct library_call *);          /* ranges are run so often, in a round each when all of the one before are
+                                                          done. NULL: once */
+  size_t (*shared)(const struct library_call *);       /* bytes that they share; NULL: none */
   double (*operations)(const struct library_call *);   /* of all problems, about; data is NULL */
   size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
   /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */

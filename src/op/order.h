@@ -69,6 +69,30 @@ ORDER_INLINE uint64_t order_load(const uint8_t *from, int64_t i, int bytes) {
     case WEFT_F64: case WEFT_C64: case WEFT_C128: DO(WEFT_F64, 8); break;                               \
   }
 
+/* The same with numbers in the place of a dtype, for loops that know how many bytes an element has and no more. Keys have as many
+ * bits as the elements: that of a NaN is `all`. */
+struct order_keys { int bytes, top; uint64_t always, below, least_nan, all; };
+
+static inline struct order_keys order_keys_of(weft_dtype d) {
+  int bytes = (int)weft_dtype_bytes(d);
+  uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
+  bool is_float = dtype_is_float(d);
+  return (struct order_keys){ bytes, 8 * bytes - 1, is_float || dtype_is_signed(d) ? sign : 0, is_float ? sign - 1 : 0,
+                              is_float ? order_least_nan(d) : UINT64_MAX, 2 * sign - 1 };
+}
+
+ORDER_INLINE bool order_is_no_number(const struct order_keys *k, uint64_t bits) { return (bits & k->below) >= k->least_nan; }
+
+/* Negative floats have all bits turned, others the sign alone. */
+ORDER_INLINE uint64_t order_key_of(const struct order_keys *k, uint64_t bits) {
+  uint64_t key = bits ^ (k->always | (k->below & (0 - (bits >> k->top))));
+  return key | (k->all & (0 - (uint64_t)order_is_no_number(k, bits)));
+}
+
+ORDER_INLINE uint64_t order_bits_of(const struct order_keys *k, uint64_t key) {
+  return key ^ (k->always | (k->below & (0 - ((key >> k->top & 1) ^ 1))));
+}
+
 struct order_entry { uint64_t key; int64_t at; };
 
 enum { ORDER_COUNTS = 6 * 2048 }; /* what a sort counts in */

@@ -1,39 +1,40 @@
 /* select.c -- the elements of some ranks along an axis, without sorting the others: a library step with two results, the elements
  * in order and where each stood. What is composed of it: the largest k, and partitions.
  *
- * In front of the first rank stands what is certain to come before it. What may have one of the ranks is narrowed down: the range
- * from the least key to the largest is cut into equal parts, their elements are counted, and only those parts stay in which ranks
- * lie. A row is read three times, what stays is soon in the cache, and is sorted when it is little more than what was asked for. */
+ * What may have one of the ranks is narrowed down. Of a long row a sample tells between which keys they are, but for bad luck: one
+ * look at the row then counts what is certain to come before and takes what is between, by parts where there are threads. Of a
+ * short one, or with bad luck, the range from the least key to the largest is cut into equal parts, their elements are counted, and
+ * only those parts stay in which ranks lie. What stays is sorted when it is little more than what was asked for. */
 #include "op/select.h"
-#include "op/order.h"
+#include "op/digits.h"
 
 /* ---- narrowing down ---- */
 
 enum {
-  PART_BITS = 11, PARTS = 1 << PART_BITS,
+  STRETCHES = 1 << 11,
   LITTLE = 512      /* so many are sorted rather than narrowed down */
 };
 
 /* The ranks first .. last among n elements that are left. */
 struct ranks { int64_t n, first, last; };
 struct extent { uint64_t least, most; };
-struct parts_kept { int shift; uint64_t from, to; };
+struct stretches_kept { int shift; uint64_t from, to; };
 
 ORDER_INLINE void extend(struct extent *x, uint64_t key) {
   x->least = key < x->least ? key : x->least;
   x->most = key > x->most ? key : x->most;
 }
 
-/* How far keys are shifted so that the extent has PARTS parts at most. */
+/* How far keys are shifted so that the extent has STRETCHES stretches at most. */
 static int shift_of(const struct extent *x) {
   int shift = 0;
-  while ((x->most - x->least) >> shift >= PARTS) shift++;
+  while ((x->most - x->least) >> shift >= STRETCHES) shift++;
   return shift;
 }
 
-/* Which parts hold the ranks, and what they are among the elements of those. */
-static struct parts_kept keep(const int64_t count[PARTS], int shift, struct ranks *r) {
-  struct parts_kept k = { .shift = shift };
+/* Which stretches hold the ranks, and what they are among the elements of those. */
+static struct stretches_kept keep(const int64_t count[STRETCHES], int shift, struct ranks *r) {
+  struct stretches_kept k = { .shift = shift };
   int64_t before = 0, n = 0;
   while (before + count[k.from] <= r->first) before += count[k.from++];
   for (k.to = k.from, n = count[k.to]; before + n <= r->last;) n += count[++k.to];
@@ -41,23 +42,23 @@ static struct parts_kept keep(const int64_t count[PARTS], int shift, struct rank
   return k;
 }
 
-ORDER_INLINE bool is_kept(const struct parts_kept *k, const struct extent *x, uint64_t key) {
+ORDER_INLINE bool is_kept(const struct stretches_kept *k, const struct extent *x, uint64_t key) {
   uint64_t part = (key - x->least) >> k->shift;
   return part >= k->from && part <= k->to;
 }
 
 /* The elements of a row that may have the ranks, as entries. */
-ORDER_INLINE void narrow_row(const uint8_t *from, weft_dtype d, int bytes, struct ranks *r, struct order_entry *e,
+ORDER_INLINE void narrow_row(const uint8_t *from, struct order_keys of, int bytes, struct ranks *r, struct order_entry *e,
                              int64_t count[]) {
   struct extent x = { UINT64_MAX, 0 };
   int64_t n = r->n, m = 0;
-  for (int64_t i = 0; i < n; i++) extend(&x, order_key(d, bytes, order_load(from, i, bytes)));
+  for (int64_t i = 0; i < n; i++) extend(&x, order_key_of(&of, order_load(from, i, bytes)));
   int shift = shift_of(&x);
-  memset(count, 0, sizeof *count * PARTS);
-  for (int64_t i = 0; i < n; i++) count[(order_key(d, bytes, order_load(from, i, bytes)) - x.least) >> shift]++;
-  struct parts_kept k = keep(count, shift, r);
+  memset(count, 0, sizeof *count * STRETCHES);
+  for (int64_t i = 0; i < n; i++) count[(order_key_of(&of, order_load(from, i, bytes)) - x.least) >> shift]++;
+  struct stretches_kept k = keep(count, shift, r);
   for (int64_t i = 0; i < n; i++) {
-    uint64_t key = order_key(d, bytes, order_load(from, i, bytes));
+    uint64_t key = order_key_of(&of, order_load(from, i, bytes));
     e[m] = (struct order_entry){ key, i };
     m += is_kept(&k, &x, key);
   }
@@ -70,9 +71,9 @@ static bool narrow(struct order_entry e[], struct ranks *r, int64_t count[]) {
   for (int64_t i = 0; i < n; i++) extend(&x, e[i].key);
   if (x.least == x.most) return false;
   int shift = shift_of(&x);
-  memset(count, 0, sizeof *count * PARTS);
+  memset(count, 0, sizeof *count * STRETCHES);
   for (int64_t i = 0; i < n; i++) count[(e[i].key - x.least) >> shift]++;
-  struct parts_kept k = keep(count, shift, r);
+  struct stretches_kept k = keep(count, shift, r);
   for (int64_t i = 0; i < n; i++) {
     e[m] = e[i];
     m += is_kept(&k, &x, e[i].key);
@@ -82,48 +83,217 @@ static bool narrow(struct order_entry e[], struct ranks *r, int64_t count[]) {
 
 static bool is_little(const struct ranks *r) { return r->n <= LITTLE || r->n / 4 <= r->last - r->first + 1; }
 
-/* Of a row of r.n elements, the entries of the ranks in order. e and other: room for n + 1 each. */
-static const struct order_entry *selected(const uint8_t *from, weft_dtype dtype, struct ranks r, struct order_entry *e,
-                                          struct order_entry *other, int64_t count[]) {
-#define NARROW(d, bytes) narrow_row(from, d, bytes, &r, e, count)
-  ORDER_BY_DTYPE(dtype, NARROW)
-#undef NARROW
-  for (int64_t n = 0; !is_little(&r) && r.n != n;) { /* two ranks in the first part and the last may keep all of them */
+/* What is left of a row in order, from the first rank on. */
+static const struct order_entry *narrowed(struct ranks r, struct order_entry *e, struct order_entry *other, int64_t count[]) {
+  for (int64_t n = 0; !is_little(&r) && r.n != n;) { /* two ranks in the first stretch and the last may keep all of them */
     n = r.n;
     if (!narrow(e, &r, count)) return e + r.first;
   }
   return order_sort(e, other, r.n, count) + r.first;
 }
 
+/* Of a row of r.n elements, the entries of the ranks in order. e and other: room for n + 1 each. */
+static const struct order_entry *selected(const uint8_t *from, struct order_keys k, struct ranks r, struct order_entry *e,
+                                          struct order_entry *other, int64_t count[]) {
+  switch (k.bytes) {
+    case 1: narrow_row(from, k, 1, &r, e, count); break;
+    case 2: narrow_row(from, k, 2, &r, e, count); break;
+    case 4: narrow_row(from, k, 4, &r, e, count); break;
+    default: narrow_row(from, k, 8, &r, e, count); break;
+  }
+  return narrowed(r, e, other, count);
+}
+
+/* ---- a long row: a sample, and one look ---- */
+
+enum {
+  LONG = 1 << 14, SAMPLE = 1024, /* of so many elements some are a sample, and more where there are more */
+  VERY_LONG = 1 << 18, LARGE_SAMPLE = 4096,
+  BLOCK = 64                     /* elements that are looked at together: often none of them is between */
+};
+
+struct between { uint64_t low, high; };
+
+static int64_t sample_of(int64_t n) { return n < VERY_LONG ? SAMPLE : LARGE_SAMPLE; }
+
+/* A place of each of equal shares of the row, as if drawn: any fixed step might be that of the data. */
+static int64_t sample_place(int64_t n, int64_t i) {
+  int64_t each = n / sample_of(n);
+  uint64_t word = ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
+  return each * i + (int64_t)((word ^ word >> 29) * 0xbf58476d1ce4e5b9u >> 32) % each;
+}
+
+/* How many of the sample a rank may be off: four times what its place varies by, and some for ranks near the ends. */
+static int64_t margin(int64_t sample) {
+  int64_t root = 1;
+  while (root * root < sample) root++;
+  return 2 * root + 4;
+}
+
+/* Between which keys the ranks are, most probably. room: for the sample, twice. */
+static struct between guess(const uint8_t *from, const struct order_keys *k, const struct ranks *r, uint64_t *room,
+                            int64_t count[]) {
+  int64_t n = sample_of(r->n), off = margin(n);
+  for (int64_t i = 0; i < n; i++) room[i] = order_key_of(k, order_load(from, sample_place(r->n, i), k->bytes));
+  const uint64_t *sorted = (void *)digits_sort((void *)room, (void *)(room + n), n, 8, 0, count);
+  double share = (double)n / (double)r->n;
+  int64_t low = (int64_t)((double)r->first * share), high = (int64_t)((double)r->last * share) + 1;
+  int64_t below = low < off ? low / 2 + 4 : off, above = n - high < off ? (n - high) / 2 + 4 : off;
+  return (struct between){ low - below < 0 ? 0 : sorted[low - below], high + above >= n ? UINT64_MAX : sorted[high + above] };
+}
+
+/* Elements of a part of the row that are between, as entries; returns how many there are, and in *below those before them. */
+struct scan {
+  const uint8_t *from;       /* the row */
+  struct order_keys keys;
+  struct between between;
+  int64_t begin, end;
+  struct order_entry *e;     /* room for one more than there are */
+};
+
+ORDER_INLINE int64_t take_between(const struct scan *s, int bytes, int64_t begin, int64_t end, int64_t m, int64_t *below) {
+  uint64_t low = s->between.low, span = s->between.high - low;
+  int64_t less = 0;
+  for (int64_t i = begin; i < end; i++) {
+    uint64_t key = order_key_of(&s->keys, order_load(s->from, i, bytes));
+    s->e[m] = (struct order_entry){ key, i };
+    m += key - low <= span, less += key < low;
+  }
+  *below += less;
+  return m;
+}
+
+#define LOOPS "op/select_loops.h"
+#define LANE_BYTES 4
+#include "op/lanes.h"
+
+static int64_t scan_row(const struct scan *s, int64_t *below) {
+  *below = 0;
+  switch (s->keys.bytes) {
+    case 1: return take_between(s, 1, s->begin, s->end, 0, below);
+    case 2: return take_between(s, 2, s->begin, s->end, 0, below);
+    case 4: return HERE(scan_32)(s, below);
+  }
+  return HERE(scan_64)(s, below);
+}
+
+/* So few ranks that a sample can tell where they are. */
+static bool is_sampled(const struct ranks *r) { return r->n >= LONG && r->last - r->first < r->n / 4; }
+
+/* What was found between, and the ranks among it. False: bad luck, they are not there. */
+static bool is_found(struct ranks *r, int64_t n, int64_t below) {
+  *r = (struct ranks){ n, r->first - below, r->last - below };
+  return r->first >= 0 && r->last < n;
+}
+
 /* ---- the step: in x[.., n]; out y[.., count], order[.., count] ---- */
 
+enum { PARTS = 16, FEW_ROWS = 8, WORTH_PARTS = 1 << 16 };
+
 static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in[0].rank - 1]; }
-static size_t entries_bytes(const struct library_call *c) { return sizeof(struct order_entry) * (size_t)(length(c) + 1); }
-static size_t scratch(const struct library_call *c) { return 2 * entries_bytes(c) + sizeof(int64_t[ORDER_COUNTS]); }
 static int64_t inside(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
-static void select_row(const struct library_call *c, int64_t i, struct order_entry *e, struct order_entry *other, int64_t count[]) {
+static struct ranks ranks_of(const struct library_call *c) {
   const struct select_attr *a = c->attr;
-  const struct library_array *x = &c->in[0];
-  int64_t n = length(c), first = inside(select_first(a, n), n), last = inside(select_first(a, n) + a->count - 1, n);
-  size_t bytes = weft_dtype_bytes(x->dtype);
-  uint8_t *from = x->data + i * x->each, *y = c->out[0].data + i * c->out[0].each;
-  int64_t *order = (int64_t *)(void *)(c->out[1].data + i * c->out[1].each);
-  const struct order_entry *found = selected(from, x->dtype, (struct ranks){ n, first, last }, e, other, count);
+  int64_t n = length(c), first = select_first(a, n);
+  return (struct ranks){ n, inside(first, n), inside(first + a->count - 1, n) };
+}
+
+/* Few long rows are looked at by parts: in one round all parts take what is between, in the other the first one ends it. */
+static int64_t parts(const struct library_call *c) {
+  if (c->n_problems > FEW_ROWS || length(c) < WORTH_PARTS) return 1;
+  struct ranks r = ranks_of(c);
+  return is_sampled(&r) ? PARTS : 1;
+}
+static bool is_cut(const struct library_call *c) { return parts(c) > 1 && c->n_ranges > c->n_problems; }
+static int rounds(const struct library_call *c) { return is_cut(c) ? 2 : 1; }
+
+/* Entries of a row, each part with one more that is overwritten. */
+static size_t entries_bytes(const struct library_call *c) { return sizeof(struct order_entry) * (size_t)(length(c) + PARTS); }
+
+/* What a thread works in: counts, and room for a sample or for entries, twice. */
+struct room { int64_t *count; struct order_entry *e, *other; };
+
+static struct room room_in(const struct library_call *c, void *at) {
+  uint8_t *e = (uint8_t *)at + sizeof(int64_t[ORDER_COUNTS]);
+  return (struct room){ at, (void *)e, (void *)(e + entries_bytes(c)) };
+}
+
+static size_t scratch(const struct library_call *c) {
+  return sizeof(int64_t[ORDER_COUNTS]) + (is_cut(c) ? sizeof(uint64_t[2 * LARGE_SAMPLE]) : 2 * entries_bytes(c));
+}
+
+/* What parts of a row tell of themselves, then room for it. */
+struct row_parts { int64_t n[PARTS], below[PARTS]; };
+static size_t row_bytes(const struct library_call *c) {
+  size_t bytes = sizeof(struct row_parts) + sizeof(int64_t[ORDER_COUNTS]) + 2 * entries_bytes(c);
+  return (bytes + 63) / 64 * 64;
+}
+static size_t shared(const struct library_call *c) { return is_cut(c) ? (size_t)c->n_problems * row_bytes(c) : 0; }
+
+static void put_row(const struct library_call *c, int64_t i, const struct order_entry *found) {
+  const struct select_attr *a = c->attr;
+  int64_t n = length(c), first = select_first(a, n), *order = (int64_t *)(void *)(c->out[1].data + i * c->out[1].each);
+  size_t bytes = weft_dtype_bytes(c->in[0].dtype);
+  uint8_t *from = c->in[0].data + i * c->in[0].each, *y = c->out[0].data + i * c->out[0].each;
   for (int64_t k = 0; k < a->count; k++) {
-    order[k] = found[inside(select_first(a, n) + k, n) - first].at;
+    order[k] = found[inside(first + k, n) - inside(first, n)].at;
     memcpy(y + (size_t)k * bytes, from + (size_t)order[k] * bytes, bytes);
   }
 }
 
+static struct scan scan_of(const struct library_call *c, int64_t i, int part, int n_parts, struct order_entry *e) {
+  int64_t n = length(c), each = n / n_parts;
+  return (struct scan){ c->in[0].data + i * c->in[0].each, order_keys_of(c->in[0].dtype), { 0, 0 }, each * part,
+                        part == n_parts - 1 ? n : each * (part + 1), e + each * part + part };
+}
+
+static void select_row(const struct library_call *c, int64_t i, void *scratch) {
+  struct room room = room_in(c, scratch);
+  struct ranks r = ranks_of(c), all = r;
+  struct scan s = scan_of(c, i, 0, 1, room.e);
+  int64_t below, n;
+  if (is_sampled(&r)) {
+    s.between = guess(s.from, &s.keys, &r, (uint64_t *)room.e, room.count);
+    n = scan_row(&s, &below);
+    if (is_found(&r, n, below)) { put_row(c, i, narrowed(r, room.e, room.other, room.count)); return; }
+  }
+  put_row(c, i, selected(s.from, s.keys, all, room.e, room.other, room.count));
+}
+
+/* Together what parts found, each in its own place. */
+static void gather_parts(const struct library_call *c, const struct row_parts *x, struct order_entry *e, int64_t *n,
+                         int64_t *below) {
+  int64_t each = length(c) / PARTS;
+  *n = *below = 0;
+  for (int p = 0; p < PARTS; p++) {
+    memmove(e + *n, e + each * p + p, sizeof *e * (size_t)x->n[p]);
+    *n += x->n[p], *below += x->below[p];
+  }
+}
+
+static void part_round(const struct library_call *c, int64_t i, int part, void *scratch) {
+  struct row_parts *x = (void *)((uint8_t *)c->shared + (size_t)i * row_bytes(c));
+  struct room room = room_in(c, x + 1);
+  struct ranks r = ranks_of(c), all = r;
+  struct scan s = scan_of(c, i, part, PARTS, room.e);
+  int64_t n, below;
+  if (!c->round) {
+    s.between = guess(s.from, &s.keys, &r, (uint64_t *)scratch + ORDER_COUNTS, scratch);
+    x->n[part] = scan_row(&s, &x->below[part]);
+  } else if (!part) {
+    gather_parts(c, x, room.e, &n, &below);
+    put_row(c, i, is_found(&r, n, below) ? narrowed(r, room.e, room.other, room.count)
+                                         : selected(s.from, s.keys, all, room.e, room.other, room.count));
+  }
+}
+
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
-  uint8_t *room = scratch;
-  struct order_entry *e = scratch, *other = (void *)(room + entries_bytes(c));
-  int64_t *count = (void *)(room + 2 * entries_bytes(c));
   if (!c->out[1].each) return NULL;
   if (!length(c)) /* as in weft_max of nothing: the public functions refuse what they can see */
     for (int k = 0; k < 2; k++) memset(c->out[k].data + from * c->out[k].each, 0, (size_t)((to - from) * c->out[k].each));
-  else for (int64_t i = from; i < to; i++) select_row(c, i, e, other, count);
+  else if (is_cut(c)) for (int64_t i = from; i < to; i++) part_round(c, i / PARTS, (int)(i % PARTS), scratch);
+  else for (int64_t i = from / parts(c); i < to / parts(c); i++) select_row(c, i, scratch);
   return NULL;
 }
 
@@ -135,7 +305,8 @@ static void numbers(const struct library_call *c, int64_t number[]) {
   number[0] = select_first(a, length(c)), number[1] = a->count;
 }
 
-static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run, .routine = "select",
+static const struct library steps = { .core = 1, .parts = parts, .rounds = rounds, .shared = shared, .operations = operations,
+                                      .scratch = scratch, .run = run, .routine = "select",
                                       .numbers = numbers };
 
 /* ---- rules ---- */

@@ -1,78 +1,12 @@
 /* sort.c -- sorting along an axis: a library step with two results, the sorted elements and where each stood.
  *
- * Rows are sorted by the digits of their keys, the lowest first: a pass counts nothing anew and moves every entry once, whatever
- * the elements are. An entry is as small as it may be: a key alone where nobody asks for places, else a key of 32 bits and a place
- * of 32, or 64 of each. Bytes are counted and go to their places at once. Where there are many short rows, some of them stand side
- * by side and go through a sorting network. Few long rows are cut into parts of the result, one for each thread. */
-#include "op/order.h"
+ * Rows are sorted by the digits of their keys (digits.h). An entry is as small as it may be: a key alone where nobody asks for
+ * places, else a key of 32 bits and a place of 32, or 64 of each. Bytes are counted and go to their places at once. Where there
+ * are many short rows, some of them stand side by side and go through a sorting network. Few long rows are cut into parts: each
+ * thread counts the digits of its parts, and when all have counted it knows where its own entries go. */
+#include "op/digits.h"
 
-/* ---- by digits ---- */
-
-enum {
-  FEW = 40,         /* so many are put in order one by one: counting digits takes longer */
-  SHORT = 1 << 14,  /* fewer than that are sorted by digits of 8 bits, whose counts are quickly cleared, more by 11 */
-};
-
-ORDER_INLINE uint64_t key_at(const uint8_t *e, int64_t i, size_t size) {
-  return order_load(e, size == 16 ? 2 * i : i, size == 16 ? 8 : (int)size);
-}
-
-ORDER_INLINE void move_to(uint8_t *to, int64_t k, const uint8_t *from, int64_t i, size_t size) {
-  memcpy(to + (size_t)k * size, from + (size_t)i * size, size);
-}
-
-ORDER_INLINE void insert_all(uint8_t *e, int64_t n, size_t size, int low) {
-  for (int64_t i = 1, j; i < n; i++) {
-    uint8_t x[16];
-    move_to(x, 0, e, i, size);
-    uint64_t key = key_at(x, 0, size) >> low;
-    for (j = i; j > 0 && key_at(e, j - 1, size) >> low > key; j--) move_to(e, j, e, j - 1, size);
-    move_to(e, j, x, 0, size);
-  }
-}
-
-/* How many there are of each digit, of all digits in one pass. */
-ORDER_INLINE void count_digits(const uint8_t *e, int64_t n, size_t size, int low, int width, int digits, int64_t count[]) {
-  uint64_t mask = ((uint64_t)1 << width) - 1;
-  memset(count, 0, sizeof *count * ((size_t)digits << width));
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t key = key_at(e, i, size) >> low;
-    for (int d = 0; d < digits; d++, key >>= width) count[((uint64_t)d << width) + (key & mask)]++;
-  }
-}
-
-/* Where each digit begins. False: all entries have the same, and may stay. */
-static bool begin(int64_t count[], int width, int64_t n) {
-  int64_t at = 0;
-  for (int k = 0; k < 1 << width; k++) {
-    int64_t here = count[k];
-    if (here == n) return false;
-    count[k] = at;
-    at += here;
-  }
-  return true;
-}
-
-/* n entries of so many bytes, a key first in each, in the order of the bits of their keys from `low` on: in e or in `other`. */
-ORDER_INLINE uint8_t *by_digits(uint8_t *e, uint8_t *other, int64_t n, size_t size, int low, int64_t count[]) {
-  if (n <= FEW) return insert_all(e, n, size, low), e;
-  int bits = 8 * (size < 8 ? (int)size : 8) - low, width = n < SHORT ? 8 : 11, digits = (bits + width - 1) / width;
-  uint64_t mask = ((uint64_t)1 << width) - 1;
-  count_digits(e, n, size, low, width, digits, count);
-  for (int d = 0; d < digits; d++, count += (size_t)1 << width) {
-    if (!begin(count, width, n)) continue;
-    for (int64_t i = 0; i < n; i++) move_to(other, count[key_at(e, i, size) >> (low + d * width) & mask]++, e, i, size);
-    uint8_t *t = e;
-    e = other, other = t;
-  }
-  return e;
-}
-
-struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]) {
-  return (void *)by_digits((void *)e, (void *)other, n, sizeof *e, 0, count);
-}
-
-/* ---- a row ---- */
+/* ---- a row, and its entries ---- */
 
 struct row {
   weft_dtype dtype;
@@ -80,53 +14,121 @@ struct row {
   const uint8_t *from;
   uint8_t *y;              /* NULL: nobody asks for the elements, .. */
   int64_t *order;          /* .. or for where they stood */
-  uint8_t *e, *other;      /* room for n entries of 16 bytes each */
+  uint8_t *e, *other;      /* room for n entries each */
   int64_t *count;
   uint8_t *beside;         /* room for rows side by side, where they are short */
 };
 
-/* The elements that have these keys in order, but for NaNs, which stand at the end as they stood. */
-ORDER_INLINE void elements_of(const struct row *r, weft_dtype d, int bytes, const uint8_t *keys, int64_t n_nan) {
-  int64_t n = r->n - n_nan;
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t bits = order_bits(d, bytes, order_load(keys, i, bytes < 8 ? 4 : 8));
-    memcpy(r->y + i * bytes, &bits, (size_t)bytes);
+/* What entries of a row are: a key of 32 or 64 bits alone; a word, whose upper half is a key and the lower one its place; or 64 bits
+ * of each. */
+enum entries { KEYS_32, KEYS_64, WORDS, PAIRS };
+
+static enum entries entries_of(weft_dtype d, int64_t n, bool has_order) {
+  bool is_wide = weft_dtype_bytes(d) == 8;
+  return !has_order ? is_wide ? KEYS_64 : KEYS_32 : is_wide || n > UINT32_MAX ? PAIRS : WORDS;
+}
+static size_t entry_bytes(enum entries e) { return e == KEYS_32 ? 4 : e == PAIRS ? 16 : 8; }
+static int low_bits(enum entries e) { return e == WORDS ? 32 : 0; }
+
+struct span { uint64_t least, most; int64_t n_nan; }; /* of entries' first words, and how many elements are NaN */
+
+ORDER_INLINE void put_entry(uint8_t *e, int64_t i, enum entries kind, uint64_t key) {
+  uint64_t pair[2] = { key, (uint64_t)i };
+  if (kind == KEYS_32) memcpy(e + 4 * i, &(uint32_t){ (uint32_t)key }, 4);
+  else if (kind == PAIRS) memcpy(e + 16 * i, pair, 16);
+  else memcpy(e + 8 * i, &key, 8);
+}
+
+ORDER_INLINE struct span fill(const struct row *r, struct order_keys k, int bytes, enum entries kind, int64_t from, int64_t to) {
+  struct span s = { UINT64_MAX, 0, 0 };
+  for (int64_t i = from; i < to; i++) {
+    uint64_t bits = order_load(r->from, i, bytes), key = order_key_of(&k, bits);
+    if (kind == WORDS) key = key << 32 | (uint64_t)i;
+    s.least = key < s.least ? key : s.least, s.most = key > s.most ? key : s.most, s.n_nan += order_is_no_number(&k, bits);
+    put_entry(r->e, i, kind, key);
   }
-  for (int64_t i = 0; n < r->n; i++)
-    if (order_is_nan(d, bytes, order_load(r->from, i, bytes))) memcpy(r->y + n++ * bytes, r->from + i * bytes, (size_t)bytes);
+  return s;
 }
 
-ORDER_INLINE void sort_keys(const struct row *r, weft_dtype d, int bytes) {
-  int64_t n_nan = 0;
-  for (int64_t i = 0; i < r->n; i++) {
-    uint64_t bits = order_load(r->from, i, bytes), key = order_key(d, bytes, bits);
-    n_nan += order_is_nan(d, bytes, bits);
-    if (bytes < 8) memcpy(r->e + 4 * i, &(uint32_t){ (uint32_t)key }, 4);
-    else memcpy(r->e + 8 * i, &key, 8);
+/* Elements from .. to - 1 of the row as entries. */
+static struct span fill_entries(const struct row *r, enum entries kind, int64_t from, int64_t to) {
+  struct order_keys k = order_keys_of(r->dtype);
+#define FILL(bytes) \
+  (kind == KEYS_32 ? fill(r, k, bytes, KEYS_32, from, to) : kind == WORDS ? fill(r, k, bytes, WORDS, from, to) \
+                                                          : fill(r, k, bytes, PAIRS, from, to))
+  switch (k.bytes) {
+    case 1: return FILL(1);
+    case 2: return FILL(2);
+    case 4: return FILL(4);
   }
-  elements_of(r, d, bytes, by_digits(r->e, r->other, r->n, bytes < 8 ? 4 : 8, 0, r->count), n_nan);
+#undef FILL
+  return kind == KEYS_64 ? fill(r, k, 8, KEYS_64, from, to) : fill(r, k, 8, PAIRS, from, to);
 }
 
-/* Key and place in one word: bits 32 and up are the key. */
-ORDER_INLINE void sort_words(const struct row *r, weft_dtype d, int bytes) {
-  for (int64_t i = 0; i < r->n; i++) {
-    uint64_t word = order_key(d, bytes, order_load(r->from, i, bytes)) << 32 | (uint64_t)i;
-    memcpy(r->e + 8 * i, &word, 8);
+/* ---- where an entry goes at last ---- */
+
+static void put_element(const struct row *r, size_t bytes, int64_t at, int64_t i) {
+  if (r->order) r->order[at] = i;
+  if (r->y) memcpy(r->y + (size_t)at * bytes, r->from + (size_t)i * bytes, bytes);
+}
+
+/* Keys alone do not tell a NaN's bits: those are put apart. */
+ORDER_INLINE void put_key(const struct row *r, const struct order_keys *k, int bytes, int64_t at, uint64_t key) {
+  uint64_t bits = order_bits_of(k, key);
+  if (key != k->all || k->least_nan == UINT64_MAX) memcpy(r->y + at * bytes, &bits, (size_t)bytes);
+}
+
+ORDER_INLINE void put_last(const struct row *r, const struct order_keys *k, int bytes, enum entries kind, int64_t at,
+                           const uint8_t *e, int64_t i) {
+  if (kind == KEYS_32 || kind == KEYS_64) put_key(r, k, bytes, at, order_load(e, i, kind == KEYS_32 ? 4 : 8));
+  else if (kind == WORDS) put_element(r, (size_t)k->bytes, at, (int64_t)(uint32_t)order_load(e, i, 8));
+  else put_element(r, (size_t)k->bytes, at, (int64_t)order_load(e, 2 * i + 1, 8));
+}
+
+/* The NaNs of elements from .. to - 1, as they stood, to places `at` and up; where there were only keys. */
+static void put_nans(const struct row *r, int64_t from, int64_t to, int64_t at) {
+  struct order_keys k = order_keys_of(r->dtype);
+  for (int64_t i = from; i < to; i++)
+    if (order_is_no_number(&k, order_load(r->from, i, k.bytes))) put_element(r, (size_t)k.bytes, at++, i);
+}
+
+/* Of entries in order. */
+ORDER_INLINE void put_all(const struct row *r, struct order_keys k, int bytes, enum entries kind, const uint8_t *e) {
+  for (int64_t i = 0; i < r->n; i++) put_last(r, &k, bytes, kind, i, e, i);
+}
+
+/* Entries from .. to - 1, which are in order but for the last digit, straight to their places. */
+ORDER_INLINE void put_part(const struct row *r, struct order_keys k, int bytes, enum entries kind, struct digits g,
+                           const uint8_t *e, int64_t from, int64_t to, int64_t place[]) {
+  size_t size = entry_bytes(kind);
+  for (int64_t i = from; i < to; i++) put_last(r, &k, bytes, kind, place[digit_of(&g, g.n - 1, entry_key(e, i, size))]++, e, i);
+}
+
+/* Calls DO(bytes of elements, kind of entries) with constants. */
+#define BY_ENTRIES(kind, bytes, DO)                                                                     \
+  switch (kind) {                                                                                       \
+    case KEYS_32:                                                                                       \
+      if (bytes == 1) DO(1, KEYS_32);                                                                   \
+      else if (bytes == 2) DO(2, KEYS_32);                                                              \
+      else DO(4, KEYS_32);                                                                              \
+      break;                                                                                            \
+    case KEYS_64: DO(8, KEYS_64); break;                                                                \
+    case WORDS: DO(4, WORDS); break;                                                                    \
+    case PAIRS: DO(8, PAIRS); break;                                                                    \
   }
-  const uint8_t *e = by_digits(r->e, r->other, r->n, 8, 32, r->count);
-  for (int64_t i = 0; i < r->n; i++) r->order[i] = (int64_t)(uint32_t)order_load(e, i, 8);
+
+static void put_entries(const struct row *r, enum entries kind, const uint8_t *e, int64_t n_nan) {
+  struct order_keys k = order_keys_of(r->dtype);
+#define PUT(bytes, kind) put_all(r, k, bytes, kind, e)
+  BY_ENTRIES(kind, k.bytes, PUT)
+#undef PUT
+  if (n_nan && !r->order) put_nans(r, 0, r->n, r->n - n_nan);
 }
 
-ORDER_INLINE void sort_entries(const struct row *r, weft_dtype d, int bytes) {
-  struct order_entry *e = (void *)r->e;
-  for (int64_t i = 0; i < r->n; i++) e[i] = (struct order_entry){ order_key(d, bytes, order_load(r->from, i, bytes)), i };
-  e = order_sort(e, (void *)r->other, r->n, r->count);
-  for (int64_t i = 0; i < r->n; i++) r->order[i] = e[i].at;
-}
-
-static void take_elements(const struct row *r) {
-  size_t bytes = weft_dtype_bytes(r->dtype);
-  for (int64_t i = 0; r->y && i < r->n; i++) memcpy(r->y + (size_t)i * bytes, r->from + (size_t)r->order[i] * bytes, bytes);
+static void sort_whole(const struct row *r) {
+  enum entries kind = entries_of(r->dtype, r->n, r->order);
+  int64_t n_nan = fill_entries(r, kind, 0, r->n).n_nan;
+  put_entries(r, kind, digits_sort(r->e, r->other, r->n, entry_bytes(kind), low_bits(kind), r->count), n_nan);
 }
 
 /* ---- a row of bytes: what there is of each says where they go ---- */
@@ -134,163 +136,125 @@ static void take_elements(const struct row *r) {
 enum { BYTES = 256 };
 
 /* Two of them are all there are, which masks are: where each goes stays in registers. */
-static void places_of_two(const struct row *r, uint8_t second, int64_t at_first, int64_t at_second) {
-  for (int64_t i = 0; i < r->n; i++) {
+static void places_of_two(const struct row *r, int64_t from, int64_t to, uint8_t second, int64_t at_first, int64_t at_second) {
+  for (int64_t i = from; i < to; i++) {
     int64_t is_second = r->from[i] == second;
     r->order[is_second ? at_second : at_first] = i;
     at_first += !is_second, at_second += is_second;
   }
 }
 
-static void sort_bytes(const struct row *r) {
-  uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0, kind[2] = { 0 };
-  int64_t count[BYTES] = { 0 }, begins[BYTES], at = 0;
+/* Places of bytes from .. to - 1, which begin there for each, and of which there are so many, to the order. */
+static void bytes_to(const struct row *r, int64_t from, int64_t to, int64_t begins[BYTES], const int64_t count[BYTES],
+                     uint8_t sign) {
+  uint8_t kind[2] = { 0 };
   int n_kinds = 0;
-  for (int64_t i = 0; i < r->n; i++) count[r->from[i]]++;
+  for (int key = 0; key < BYTES; key++)
+    if (count[key] && n_kinds++ < 2) kind[n_kinds - 1] = (uint8_t)key ^ sign;
+  if (n_kinds == 2) places_of_two(r, from, to, kind[1], begins[kind[0]], begins[kind[1]]);
+  else for (int64_t i = from; i < to; i++) r->order[begins[r->from[i]]++] = i;
+}
+
+static void sort_bytes(const struct row *r) {
+  uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0;
+  int64_t count[BYTES] = { 0 }, begins[BYTES], at = 0;
+  for (int64_t i = 0; i < r->n; i++) count[r->from[i] ^ sign]++;
   for (int key = 0; key < BYTES; key++) {
-    uint8_t byte = (uint8_t)key ^ sign;
-    begins[byte] = at;
-    if (r->y) memset(r->y + at, byte, (size_t)count[byte]);
-    if (count[byte] && n_kinds++ < 2) kind[n_kinds - 1] = byte;
-    at += count[byte];
+    begins[key ^ sign] = at;
+    if (r->y) memset(r->y + at, key ^ sign, (size_t)count[key]);
+    at += count[key];
   }
-  if (r->order && n_kinds == 2) places_of_two(r, kind[1], begins[kind[0]], begins[kind[1]]);
-  else for (int64_t i = 0; r->order && i < r->n; i++) r->order[begins[r->from[i]]++] = i;
+  if (r->order) bytes_to(r, 0, r->n, begins, count, sign);
 }
 
 static void sort_row(const struct row *r) {
-  if (weft_dtype_bytes(r->dtype) == 1 && r->n > FEW) { sort_bytes(r); return; }
-#define KEYS(d, bytes) sort_keys(r, d, bytes)
-#define PLACES(d, bytes) if (bytes < 8 && r->n <= UINT32_MAX) sort_words(r, d, bytes); else sort_entries(r, d, bytes)
-  if (!r->order) { ORDER_BY_DTYPE(r->dtype, KEYS) return; }
-  ORDER_BY_DTYPE(r->dtype, PLACES)
-#undef KEYS
-#undef PLACES
-  take_elements(r);
+  if (weft_dtype_bytes(r->dtype) == 1 && r->n > BYTES / 4) sort_bytes(r);
+  else sort_whole(r);
 }
 
-/* ---- a part of a long row: what stands at some places of the result ----
- * Each thread reads all of the row and keeps what belongs to its part, so nobody waits for anybody. Keys from the least to the
- * largest are counted in equal stretches; those that begin in the part are its. Some stretches at a time, as many as there is room
- * for, are taken out of the row and sorted; one that is too large is cut again, until its keys are all the same. */
+/* ---- a long row by parts, round after round ----
+ * First each part makes its entries and says between which keys they are. Then, digit by digit, each counts its entries; and when
+ * all have counted, moves them behind those that have smaller digits or the same in parts before it. The last digit moves them to
+ * where they belong. Bytes are one digit, and no entries are made of them. */
 
-enum { STRETCHES = 2048, MOST_SPANS = 64 };
-struct key_span { uint64_t low, high; int64_t at; }; /* elements with these keys go to places `at` and up */
+enum { PARTS = 16, LONG = 1 << 16, FEW_ROWS = 8 };
 
-struct row_part {
-  const struct row *r;
-  int64_t from, to;        /* places */
-  int64_t room;            /* entries */
-  int n_spans;             /* that are too large and wait */
-  struct key_span span[MOST_SPANS];
+struct row_rounds {
+  struct span span[PARTS];
+  int64_t count[PARTS][DIGIT_VALUES];
 };
 
-ORDER_INLINE bool is_within(const struct key_span *s, uint64_t key) { return key - s->low <= s->high - s->low; }
+static int64_t part_begin(const struct row *r, int part) { return part < PARTS ? r->n / PARTS * part : r->n; }
 
-static void put_element(const struct row *r, int bytes, int64_t at, int64_t i) {
-  if (r->order) r->order[at] = i;
-  if (r->y) memcpy(r->y + at * bytes, r->from + i * bytes, (size_t)bytes);
+/* Where the entries of a part go: behind all of smaller digits, and behind those of the same in parts before it. */
+static void places_of(const struct row_rounds *x, int part, int n_values, int64_t place[]) {
+  int64_t all[DIGIT_VALUES] = { 0 }, at = 0;
+  memset(place, 0, sizeof *place * (size_t)n_values);
+  for (int p = 0; p < PARTS; p++)
+    for (int k = 0; k < n_values; k++) all[k] += x->count[p][k], place[k] += p < part ? x->count[p][k] : 0;
+  for (int k = 0; k < n_values; k++) place[k] += at, at += all[k];
 }
 
-/* Keys that are all the same, and NaNs, of which those are asked for: they stay as they stood. */
-ORDER_INLINE void place_equal(const struct row *r, weft_dtype d, int bytes, uint64_t key, int64_t at) {
-  for (int64_t i = 0; i < r->n; i++)
-    if (order_key(d, bytes, order_load(r->from, i, bytes)) == key) put_element(r, bytes, at++, i);
+static struct span span_of(const struct row_rounds *x) {
+  struct span s = x->span[0];
+  for (int p = 1; p < PARTS; p++) {
+    s.least = x->span[p].least < s.least ? x->span[p].least : s.least;
+    s.most = x->span[p].most > s.most ? x->span[p].most : s.most;
+    s.n_nan += x->span[p].n_nan;
+  }
+  return s;
 }
 
-/* Their keys alone; of NaNs, whose bits no key tells, there are `n_nan`. */
-ORDER_INLINE void place_keys(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
-  size_t size = bytes < 8 ? 4 : 8;
-  int64_t n = 0, n_nan = 0;
-  for (int64_t i = 0; i < r->n; i++) {
-    uint64_t bits = order_load(r->from, i, bytes), key = order_key(d, bytes, bits);
-    memcpy(r->e + size * (size_t)n, &key, size); /* the low half first */
-    n += is_within(s, key), n_nan += order_is_nan(d, bytes, bits);
-  }
-  const uint8_t *sorted = by_digits(r->e, r->other, n, size, 0, r->count);
-  uint64_t nan = bytes == 8 ? UINT64_MAX : UINT32_MAX;
-  bool has_nan = dtype_is_float(d) && is_within(s, nan);
-  for (int64_t k = 0; k < n - (has_nan ? n_nan : 0); k++) {
-    uint64_t bits = order_bits(d, bytes, order_load(sorted, k, (int)size));
-    memcpy(r->y + (s->at + k) * bytes, &bits, (size_t)bytes);
-  }
-  if (has_nan) place_equal(r, d, bytes, nan, s->at + n - n_nan);
+/* The NaNs of all parts stand at the end, those of this one behind those of the parts before. */
+static void put_part_nans(const struct row *r, const struct row_rounds *x, int part) {
+  int64_t at = r->n;
+  for (int p = part; p < PARTS; p++) at -= x->span[p].n_nan;
+  if (x->span[part].n_nan) put_nans(r, part_begin(r, part), part_begin(r, part + 1), at);
 }
 
-ORDER_INLINE void place_words(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
-  int64_t n = 0;
-  for (int64_t i = 0; i < r->n; i++) {
-    uint64_t key = order_key(d, bytes, order_load(r->from, i, bytes)), word = key << 32 | (uint64_t)i;
-    memcpy(r->e + 8 * n, &word, 8);
-    n += is_within(s, key);
+static void move_part(const struct row *r, struct row_rounds *x, int part, enum entries kind, struct digits g, int digit) {
+  int64_t from = part_begin(r, part), to = part_begin(r, part + 1), place[DIGIT_VALUES];
+  const uint8_t *e = digit % 2 ? r->other : r->e;
+  struct order_keys k = order_keys_of(r->dtype);
+  size_t size = entry_bytes(kind);
+  places_of(x, part, 1 << g.width, place);
+  if (digit < g.n - 1) {
+    digits_move(&g, digit, e + (size_t)from * size, to - from, size, place, digit % 2 ? r->e : r->other);
+    return;
   }
-  const uint8_t *sorted = by_digits(r->e, r->other, n, 8, 32, r->count);
-  for (int64_t k = 0; k < n; k++) put_element(r, bytes, s->at + k, (int64_t)(uint32_t)order_load(sorted, k, 8));
+#define PUT(bytes, kind) put_part(r, k, bytes, kind, g, e, from, to, place)
+  BY_ENTRIES(kind, k.bytes, PUT)
+#undef PUT
+  if (!r->order) put_part_nans(r, x, part);
 }
 
-ORDER_INLINE void place_entries(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
-  struct order_entry *e = (void *)r->e;
-  int64_t n = 0;
-  for (int64_t i = 0; i < r->n; i++) {
-    e[n] = (struct order_entry){ order_key(d, bytes, order_load(r->from, i, bytes)), i };
-    n += is_within(s, e[n].key);
-  }
-  e = order_sort(e, (void *)r->other, n, r->count);
-  for (int64_t k = 0; k < n; k++) put_element(r, bytes, s->at + k, e[k].at);
+static void part_round(const struct row *r, struct row_rounds *x, int part, int round) {
+  enum entries kind = entries_of(r->dtype, r->n, r->order);
+  int64_t from = part_begin(r, part), to = part_begin(r, part + 1);
+  if (!round) { x->span[part] = fill_entries(r, kind, from, to); return; }
+  struct span s = span_of(x);
+  struct digits g = digits_between(s.least, s.most, low_bits(kind), DIGIT_BITS);
+  size_t size = entry_bytes(kind);
+  int digit = (round - 1) / 2;
+  if (digit >= g.n) return;
+  if (round % 2 == 0) move_part(r, x, part, kind, g, digit);
+  else digits_count(&g, digit, (digit % 2 ? r->other : r->e) + (size_t)from * size, to - from, size, x->count[part]);
 }
 
-ORDER_INLINE void place_span(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
-  if (!r->order) place_keys(r, d, bytes, s);
-  else if (bytes < 8 && r->n <= UINT32_MAX) place_words(r, d, bytes, s);
-  else place_entries(r, d, bytes, s);
-}
-
-/* How many of the row's keys are in each stretch of the span; returns by how much keys are shifted to say which one. */
-ORDER_INLINE int count_stretches(const struct row *r, weft_dtype d, int bytes, const struct key_span *s, int64_t count[]) {
-  int shift = 0;
-  while ((s->high - s->low) >> shift >= STRETCHES) shift++;
-  memset(count, 0, sizeof *count * STRETCHES);
-  for (int64_t i = 0; i < r->n; i++) {
-    uint64_t key = order_key(d, bytes, order_load(r->from, i, bytes));
-    if (is_within(s, key)) count[(key - s->low) >> shift]++;
+static void bytes_round(const struct row *r, struct row_rounds *x, int part, int round) {
+  int64_t from = part_begin(r, part), to = part_begin(r, part + 1), place[DIGIT_VALUES], begins[BYTES];
+  uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0;
+  if (!round) {
+    memset(x->count[part], 0, sizeof x->count[part]);
+    for (int64_t i = from; i < to; i++) x->count[part][r->from[i] ^ sign]++;
+    return;
   }
-  return shift;
-}
-
-/* The stretches of a span that begin in the part. */
-ORDER_INLINE void sort_span(struct row_part *p, weft_dtype d, int bytes, struct key_span s) {
-  int64_t count[STRETCHES], n = 0;
-  int shift = count_stretches(p->r, d, bytes, &s, count);
-  struct key_span next = { .at = s.at };
-  for (int k = 0; k < STRETCHES && (uint64_t)k <= (s.high - s.low) >> shift; k++) {
-    uint64_t low = s.low + ((uint64_t)k << shift), last = low + (((uint64_t)1 << shift) - 1);
-    bool is_ours = count[k] && s.at >= p->from && s.at < p->to;
-    if (n && (!is_ours || n + count[k] > p->room)) place_span(p->r, d, bytes, &next), n = 0;
-    last = last > s.high || last < low ? s.high : last;
-    if (is_ours && count[k] > p->room) {
-      if (low == last) place_equal(p->r, d, bytes, low, s.at);
-      else p->span[p->n_spans++] = (struct key_span){ low, last, s.at };
-    } else if (is_ours) {
-      if (!n) next = (struct key_span){ low, last, s.at };
-      next.high = last, n += count[k];
-    }
-    s.at += count[k];
+  places_of(x, part, BYTES, place);
+  for (int key = 0; key < BYTES; key++) {
+    begins[key ^ sign] = place[key];
+    if (r->y) memset(r->y + place[key], key ^ sign, (size_t)x->count[part][key]);
   }
-  if (n) place_span(p->r, d, bytes, &next);
-}
-
-ORDER_INLINE void sort_part(struct row_part *p, weft_dtype d, int bytes) {
-  struct key_span all = { .low = UINT64_MAX };
-  for (int64_t i = 0; i < p->r->n; i++) {
-    uint64_t key = order_key(d, bytes, order_load(p->r->from, i, bytes));
-    all.low = key < all.low ? key : all.low, all.high = key > all.high ? key : all.high;
-  }
-  p->span[p->n_spans++] = all;
-  while (p->n_spans) {
-    struct key_span s = p->span[--p->n_spans];
-    sort_span(p, d, bytes, s);
-    p->from = 0, p->to = p->r->n; /* what is cut again is ours as a whole */
-  }
+  if (r->order) bytes_to(r, from, to, begins, x->count[part], sign);
 }
 
 /* ---- short rows, some side by side ---- */
@@ -326,7 +290,7 @@ ORDER_INLINE void sort_keys_beside(const struct row r[], weft_dtype d, int bytes
       if (bytes < 8) memcpy(r->e + 4 * i, &(uint32_t){ (uint32_t)signed_32((uint32_t)e32[n_rows * i + k]) }, 4);
       else memcpy(r->e + 8 * i, &(uint64_t){ (uint64_t)signed_64((uint64_t)e64[n_rows * i + k]) }, 8);
     }
-    elements_of(&r[k], d, bytes, r->e, n_nan[k]);
+    put_entries(&r[k], bytes < 8 ? KEYS_32 : KEYS_64, r->e, n_nan[k]);
   }
 }
 
@@ -353,7 +317,9 @@ static void sort_beside(const struct row r[], int n_rows) {
   ORDER_BY_DTYPE(r->dtype, PLACES)
 #undef KEYS
 #undef PLACES
-  for (int k = 0; k < n_rows; k++) take_elements(&r[k]);
+  size_t size = weft_dtype_bytes(r->dtype);
+  for (int k = 0; r->y && k < n_rows; k++)
+    for (int64_t i = 0; i < r->n; i++) memcpy(r[k].y + (size_t)i * size, r[k].from + (size_t)r[k].order[i] * size, size);
 }
 
 /* ---- the step: in x[.., n]; out y[.., n], order[.., n] ---- */
@@ -361,26 +327,19 @@ static void sort_beside(const struct row r[], int n_rows) {
 static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in[0].rank - 1]; }
 
 /* Few long rows are cut into parts, if there are threads for those. */
-enum { PARTS = 16, LONG = 1 << 18, FEW_ROWS = 2, LEAST_SHARE = 8 };
-
-static int64_t parts(const struct library_call *c) {
-  return c->n_problems <= FEW_ROWS && length(c) >= LONG && weft_dtype_bytes(c->in[0].dtype) > 1 ? PARTS : 1;
-}
+static int64_t parts(const struct library_call *c) { return c->n_problems <= FEW_ROWS && length(c) >= LONG ? PARTS : 1; }
 static bool is_cut(const struct library_call *c) { return parts(c) > 1 && c->n_ranges > c->n_problems; }
+static bool is_bytes(const struct library_call *c) { return weft_dtype_bytes(c->in[0].dtype) == 1; }
 
-/* Entries there is room for, twice: all of a row, or twice what a range would have if all had the same. */
-static int64_t n_entries(const struct library_call *c) {
-  int64_t n = length(c), ranges = is_cut(c) ? c->n_ranges / c->n_problems : 1, most = 2 * (n / ranges), least = n / LEAST_SHARE;
-  return ranges == 1 ? n : (most > least ? most : least) + 1;
+/* Two of bytes; else entries, and of every digit that there may be counts and moves. */
+static int rounds(const struct library_call *c) {
+  int bits = 8 * (int)weft_dtype_bytes(c->in[0].dtype);
+  return !is_cut(c) ? 1 : is_bytes(c) ? 2 : 1 + 2 * ((bits + DIGIT_BITS - 1) / DIGIT_BITS);
 }
 
-static size_t entry_bytes(const struct library_call *c) {
-  bool is_wide = weft_dtype_bytes(c->in[0].dtype) == 8 || length(c) > UINT32_MAX;
-  return !is_cut(c) ? sizeof(struct order_entry) : c->out[1].is_wanted ? is_wide ? 16 : 8 : is_wide ? 8 : 4;
-}
-
+/* All entries of a row; there is room for them twice. */
 static size_t entries_bytes(const struct library_call *c) {
-  size_t bytes = entry_bytes(c) * (size_t)n_entries(c);
+  size_t bytes = entry_bytes(entries_of(c->in[0].dtype, length(c), c->out[1].is_wanted)) * (size_t)length(c);
   return (bytes + 63) / 64 * 64;
 }
 
@@ -395,23 +354,21 @@ static struct row row_at(const struct library_call *c, int64_t i, uint8_t *room)
   };
 }
 
-/* Parts from .. to - 1 of all rows. */
-static void run_parts(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
-  for (int64_t next; from < to; from = next) {
-    int64_t row = from / PARTS, first = from % PARTS, end = to - row * PARTS;
-    struct row r = row_at(c, row, scratch);
-    end = end < PARTS ? end : PARTS;
-    int64_t each = r.n / PARTS;
-    struct row_part p = { .r = &r, .from = each * first, .to = end < PARTS ? each * end : r.n, .room = n_entries(c) - 1 };
-#define PART(d, bytes) sort_part(&p, d, bytes)
-    ORDER_BY_DTYPE(r.dtype, PART)
-#undef PART
-    next = row * PARTS + end;
+/* What a row that is cut has of the shared memory: what is counted, then the entries. */
+static size_t row_bytes(const struct library_call *c) {
+  return (sizeof(struct row_rounds) + 63) / 64 * 64 + (is_bytes(c) ? 0 : 2 * entries_bytes(c));
+}
+
+static void run_parts(const struct library_call *c, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; i++) {
+    uint8_t *room = (uint8_t *)c->shared + (size_t)(i / PARTS) * row_bytes(c);
+    struct row r = row_at(c, i / PARTS, room + row_bytes(c) - (is_bytes(c) ? 0 : 2 * entries_bytes(c)));
+    (is_bytes(c) ? bytes_round : part_round)(&r, (void *)room, (int)(i % PARTS), c->round);
   }
 }
 
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
-  if (is_cut(c)) return run_parts(c, from, to, scratch), NULL;
+  if (is_cut(c)) return run_parts(c, from, to), NULL;
   if (parts(c) > 1) from /= PARTS, to /= PARTS;
   int n_rows = n_beside(c->in[0].dtype, c->out[1].is_wanted);
   bool is_short = length(c) <= SHORT_ROW && order_has_networks();
@@ -429,8 +386,12 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
 }
 
 /* Rows side by side have the second row of entries and the counts, which their keys and places fit in. */
-static size_t scratch(const struct library_call *c) { return 2 * entries_bytes(c) + sizeof(int64_t[ORDER_COUNTS]); }
+static size_t scratch(const struct library_call *c) {
+  return is_cut(c) ? 0 : 2 * entries_bytes(c) + sizeof(int64_t[ORDER_COUNTS]);
+}
 _Static_assert(2 * ORDER_BESIDE * SHORT_ROW <= sizeof(int64_t[ORDER_COUNTS]), "short rows side by side have room");
+
+static size_t shared(const struct library_call *c) { return is_cut(c) ? (size_t)c->n_problems * row_bytes(c) : 0; }
 
 static double operations(const struct library_call *c) {
   double per_element = 1;
@@ -438,8 +399,8 @@ static double operations(const struct library_call *c) {
   return (double)c->n_problems * (double)length(c) * per_element;
 }
 
-static const struct library steps = { .core = 1, .parts = parts, .reads_all = true, .operations = operations, .scratch = scratch,
-                                      .run = run, .routine = "sort" };
+static const struct library steps = { .core = 1, .parts = parts, .rounds = rounds, .shared = shared, .operations = operations,
+                                      .scratch = scratch, .run = run, .routine = "sort" };
 
 /* ---- rules ---- */
 

@@ -21,7 +21,8 @@ void library_stores(struct schedule *s, struct step *p, store_visitor *v, void *
 
 enum {
   GRAIN = 1 << 16, /* operations; fewer are not worth to wake a thread */
-  CUTS = 4         /* ranges a thread, at least: slow ones even out; between them it is asked whether to go on */
+  CUTS = 4         /* ranges a thread, at least: slow ones even out; between them it is asked whether to go on. But one where
+                      there are rounds, which are cut for threads alone */
 };
 
 struct ranges_run {
@@ -36,8 +37,10 @@ static int64_t n_parts(const struct library *l, const struct library_call *c) {
   return c->n_problems * (l->parts ? l->parts(c) : 1);
 }
 
+static int n_rounds(const struct library *l, const struct library_call *c) { return l->rounds ? l->rounds(c) : 1; }
+
 static int64_t n_ranges(const struct library *l, const struct library_call *c, int threads) {
-  double worth = l->operations(c) / GRAIN, most = (double)threads * (l->reads_all && l->parts(c) > 1 ? 1 : CUTS);
+  double worth = l->operations(c) / GRAIN, most = (double)threads * (l->rounds && l->parts(c) > 1 ? 1 : CUTS);
   int64_t n = worth < 1 ? 1 : worth < most ? (int64_t)worth : (int64_t)most;
   return n < n_parts(l, c) ? n : n_parts(l, c);
 }
@@ -51,8 +54,8 @@ static void run_range(void *ctx, int i) {
   int64_t from = i * r->each, to = from + r->each < r->n ? from + r->each : r->n;
   size_t bytes = r->library->scratch ? r->library->scratch(r->call) : 0;
   void *scratch = bytes ? memory_take(bytes) : NULL;
-  if (flag_is_set(r->cancel) || from >= to) r->failure[i] = NULL;
-  else r->failure[i] = bytes && !scratch ? no_room(bytes) : r->library->run(r->call, from, to, scratch);
+  r->failure[i] = plan_stopped(r->cancel);
+  if (!r->failure[i] && from < to) r->failure[i] = bytes && !scratch ? no_room(bytes) : r->library->run(r->call, from, to, scratch);
   if (scratch) memory_give(scratch, bytes);
 }
 
@@ -66,6 +69,18 @@ static struct failure *first_of(int64_t n, struct failure *failure[]) {
   return first;
 }
 
+/* Round after round, until one fails or somebody cancels: what a round leaves undone the next must not see. */
+static struct failure *run_rounds(struct library_call *c, struct ranges_run *x, struct run *r) {
+  struct failure *f = NULL;
+  for (c->round = 0; !f && c->round < n_rounds(x->library, c); c->round++) {
+    pool_run((int)c->n_ranges, r->threads, run_range, x);
+    f = first_of(c->n_ranges, x->failure);
+  }
+  return f ? f : plan_stopped(r->cancel);
+}
+
+static size_t shared_bytes(const struct library *l, const struct library_call *c) { return l->shared ? l->shared(c) : 0; }
+
 static struct failure *run_all(const struct library *l, const struct library_call *c, struct run *r) {
   int64_t n = n_ranges(l, c, r->threads), parts = n_parts(l, c);
   if (!n) return NULL;
@@ -73,11 +88,13 @@ static struct failure *run_all(const struct library *l, const struct library_cal
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   struct library_call cut = *c;
   cut.n_ranges = n;
+  size_t bytes = shared_bytes(l, &cut);
+  cut.shared = bytes ? memory_take(bytes) : NULL;
   struct ranges_run x = { l, &cut, r->cancel, parts, (parts - 1) / n + 1, failure };
-  pool_run((int)n, r->threads, run_range, &x);
-  struct failure *f = first_of(n, failure);
+  struct failure *f = bytes && !cut.shared ? no_room(bytes) : run_rounds(&cut, &x, r);
+  if (cut.shared) memory_give(cut.shared, bytes);
   mem_free(failure);
-  return f ? f : plan_stopped(r->cancel);
+  return f;
 }
 
 struct failure *library_run(const struct plan *p, int i, struct run *r, uint8_t *const base[], library_runner *all_of) {
@@ -151,11 +168,12 @@ static int64_t scratch(const struct plan *p, int i, int threads) {
   const struct step *s = &p->schedule->step[i];
   const struct library *l = library_of(s);
   const struct library_call *c = &s->library->call;
-  if (!l->scratch || !c->n_problems || p->is_there[i]) return 0;
+  if (!c->n_problems || p->is_there[i]) return 0;
   int64_t n = n_ranges(l, c, threads);
   struct library_call cut = *c;
   cut.n_ranges = n;
-  return (int64_t)l->scratch(&cut) * (n < threads ? n : threads);
+  size_t own = l->scratch ? l->scratch(&cut) : 0;
+  return (int64_t)own * (n < threads ? n : threads) + (int64_t)shared_bytes(l, &cut);
 }
 
 static const char *by(const struct step *s) {
