@@ -212,11 +212,11 @@ static int rounds(const struct library_call *c) { return is_cut(c) ? 2 : 1; }
 static size_t entries_bytes(const struct library_call *c) { return sizeof(struct order_entry) * (size_t)(length(c) + PARTS); }
 
 /* What a thread works in: counts, and room for a sample or for entries, twice. */
-struct room { int64_t *count; struct order_entry *e, *other; };
+struct select_room { int64_t *count; struct order_entry *e, *other; };
 
-static struct room room_in(const struct library_call *c, void *at) {
+static struct select_room room_in(const struct library_call *c, void *at) {
   uint8_t *e = (uint8_t *)at + sizeof(int64_t[ORDER_COUNTS]);
-  return (struct room){ at, (void *)e, (void *)(e + entries_bytes(c)) };
+  return (struct select_room){ at, (void *)e, (void *)(e + entries_bytes(c)) };
 }
 
 static size_t scratch(const struct library_call *c) {
@@ -249,7 +249,7 @@ static struct scan scan_of(const struct library_call *c, int64_t i, int part, in
 }
 
 static void select_row(const struct library_call *c, int64_t i, void *scratch) {
-  struct room room = room_in(c, scratch);
+  struct select_room room = room_in(c, scratch);
   struct ranks r = ranks_of(c), all = r;
   struct scan s = scan_of(c, i, 0, 1, room.e);
   int64_t below, n;
@@ -274,7 +274,7 @@ static void gather_parts(const struct library_call *c, const struct row_parts *x
 
 static void part_round(const struct library_call *c, int64_t i, int part, void *scratch) {
   struct row_parts *x = (void *)((uint8_t *)c->shared + (size_t)i * row_bytes(c));
-  struct room room = room_in(c, x + 1);
+  struct select_room room = room_in(c, x + 1);
   struct ranks r = ranks_of(c), all = r;
   struct scan s = scan_of(c, i, part, PARTS, room.e);
   int64_t n, below;

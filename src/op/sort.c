@@ -19,7 +19,7 @@ struct row {
   uint8_t *beside;         /* room for rows side by side, where they are short */
 };
 
-/* What entries of a row are: a key of 32 or 64 bits alone; a word, whose upper half is a key and the lower one its place; or 64 bits
+/* What entries of a row are: a key of 32 or 64 bits alone; a word, whose upper half is a key, the lower one its place; or 64 bits
  * of each. */
 enum entries { KEYS_32, KEYS_64, WORDS, PAIRS };
 
