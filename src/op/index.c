@@ -225,15 +225,23 @@ static struct failure *along_dims(const struct node *x, const struct node *i, in
               shape_show(i, &a), *axis, shape_show(x, &b));
 }
 
+/* 0 1 2 .. along an axis, the same along all others: where it is to be memory, it is one row. */
+static weft_array *along_axis(int rank, const dim dims[], int axis) {
+  dim row[WEFT_RANK_MAX], n = dims[axis];
+  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &n };
+  for (int k = 0; k < rank; k++) row[k] = k == axis ? n : 1;
+  weft_array *steps = array_reshape("weft_take_along", weft_iota(zeros_of(&like), 0), rank, row);
+  return array_broadcast("weft_take_along", steps, rank, dims);
+}
+
 /* x[0.., .., i, .., 0..]: along the other axes each element stays where it is. Takes over the nodes. */
 static weft_array *along(struct node *x, int axis, struct node *i, const dim dims[]) {
-  struct node like = { .dtype = WEFT_I64, .rank = x->rank, .dims = (dim *)dims };
-  weft_array *zeros = zeros_of(&like), *index[WEFT_RANK_MAX];
+  weft_array *index[WEFT_RANK_MAX];
   dim wide[WEFT_RANK_MAX];
   int rank = x->rank;
   for (int k = 0; k < rank; k++) {
     wide[k] = k == axis ? x->dims[k] : dims[k];
-    index[k] = k == axis ? array_of(node_broadcast(node_retain(i), rank, dims)) : weft_iota(zeros, k);
+    index[k] = k == axis ? array_of(node_broadcast(node_retain(i), rank, dims)) : along_axis(rank, dims, k);
   }
   node_release(i);
   return array_take(array_of(node_broadcast(x, rank, wide)), rank, index, BY_ALONG);
