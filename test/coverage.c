@@ -105,6 +105,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "triangle", "", "a step of matrices, f32 and f64: test/linear.c" },
   { "determinant", "", "a step of matrices, f32 and f64: test/linear.c" },
   { "adjugate", "", "a step of matrices, f32 and f64: test/linear.c" },
+  { "cofactors", "", "a step of matrices, f32 and f64: test/linear.c" },
   { "sort", "fused", "a step of its own: what is sorted is stored first, and what reads it is another kernel" },
   { "sort", "> 2^31", "not tried: sorting so many takes minutes" },
   { "select", "fused", "a step of its own: what is selected from is stored first, and what reads it is another kernel" },

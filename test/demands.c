@@ -74,7 +74,7 @@ TEST(every_op_with_a_rule_has_a_derivative_that_is_checked) {
 
 TEST(every_op_is_in_random_programs) {
   enum { PROGRAMS = 3500 };
-  static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", "host", "betainc_da", "gammainc_da", "adjugate", NULL };
+  static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", "host", "betainc_da", "gammainc_da", "adjugate", "cofactors", NULL };
   static struct program p;
   memset(seen, 0, sizeof seen);
   for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {

@@ -278,7 +278,8 @@ static bool size(struct stage *s, const struct node *n, const struct plain *cons
 }
 
 static bool is_linear(const struct op *op) {
-  static const struct op *const all[] = { &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant, &op_adjugate };
+  static const struct op *const all[] = { &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant, &op_adjugate,
+                                          &op_cofactors };
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) if (op == all[k]) return true;
   return false;
 }
@@ -590,6 +591,37 @@ static double cofactor(int64_t n, const double *a, int64_t row, int64_t column) 
   return det;
 }
 
+/* A determinant is linear in every row: its derivative in k directions is the sum over all ways to take k rows of it from these,
+ * one of each. is_taken: rows that are not of a any more. */
+static double cofactor_change(int64_t n, double *a, int k, const double *e, int64_t row, int64_t column, bool is_taken[]) {
+  double sum = 0, *own = calloc((size_t)n + 1, sizeof *own);
+  if (!k) sum = cofactor(n, a, row, column);
+  for (int64_t i = 0; i < n && k; i++) {
+    if (i == row || is_taken[i]) continue;
+    memcpy(own, a + i * n, (size_t)n * sizeof *own);
+    memcpy(a + i * n, e + ((k - 1) * n + i) * n, (size_t)n * sizeof *own);
+    is_taken[i] = true;
+    sum += cofactor_change(n, a, k - 1, e, row, column, is_taken);
+    is_taken[i] = false;
+    memcpy(a + i * n, own, (size_t)n * sizeof *own);
+  }
+  free(own);
+  return sum;
+}
+
+static void plain_cofactors(const struct node *node, const struct plain *const in[], struct plain *y) {
+  int64_t n = y->dims[y->rank - 1], each = n * n;
+  int k = node->n_in - 1;
+  double *a = calloc((size_t)(each * (k + 1)) + 1, sizeof *a);
+  bool *is_taken = calloc((size_t)n + 1, sizeof *is_taken);
+  for (int64_t p = 0; each && p < y->count / each; p++) {
+    for (int64_t i = 0; i < each * (k + 1); i++) a[i] = plain_f(in[i / each], p * each + i % each);
+    for (int64_t i = 0; i < each; i++) plain_set_f(y, p * each + i, cofactor_change(n, a, k, a + each, i % n, i / n, is_taken));
+  }
+  free(a);
+  free(is_taken);
+}
+
 /* One problem: a [n, n] and b [n, m], both its own. Systems and determinants are computed from the matrix, not from its factors. */
 static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t m, double *a, double *b, struct plain out[]) {
   double sign;
@@ -635,6 +667,7 @@ static void plain_linear(const struct node *node, const struct plain *const in[]
     for (int i = 0; i < rank; i++) known[i] = i < x->rank - 2 ? x->dims[i] : i == rank - 1 && rank == x->rank ? m : n;
     out[k] = plain_new(d, rank, known);
   }
+  if (node->op == &op_cofactors) return plain_cofactors(node, in, &out[0]);
   for (int k = 0; k < x->rank - 2; k++) batch *= x->dims[k];
   double *a = calloc((size_t)(n * n + n * m + 1), sizeof *a), *b = a + n * n;
   for (int64_t p = 0; p < batch; p++) {

@@ -150,3 +150,73 @@ SCOPED(the_derivative_of_a_determinant_is_its_cofactors_where_it_is_0_too) {
   weft_grad(det, 1, &x, &dx);
   EXPECT_F64(weft_cast(weft_isnan(dx), WEFT_F64), 1, 1, 1, 1);
 }
+
+/* det a = sum_i (-1)^i a_0i det(a without row 0 and column i): without a division, so that derivatives of all orders are sums and
+ * products. */
+static weft_array *by_minors(weft_array *a, int n) {
+  if (n == 1) return weft_reshape(a, 0, NULL);
+  weft_array *below = weft_slice(a, 0, 1, n, 1), *det = NULL;
+  for (int i = 0; i < n; i++) {
+    weft_array *sides[] = { weft_slice(below, 1, 0, i, 1), weft_slice(below, 1, i + 1, n, 1) };
+    weft_array *one = weft_reshape(weft_slice(weft_slice(a, 0, 0, 1, 1), 1, i, i + 1, 1), 0, NULL);
+    weft_array *term = weft_mul(one, by_minors(weft_concat(1, 2, sides), n - 1));
+    det = !det ? term : i % 2 ? weft_sub(det, term) : weft_add(det, term);
+  }
+  return det;
+}
+
+/* The derivative of y by x of this order, each time in a direction of its own. */
+static weft_array *in_directions(weft_array *y, weft_array *x, int n, int order, bool is_forward) {
+  for (int k = 0; k < order; k++) {
+    double w[16];
+    weft_array *dy, *d;
+    for (int i = 0; i < n * n; i++) w[i] = (i * 7 + k * 5) % 11 - 4.5;
+    d = weft_from(WEFT_F64, WEFT_DIMS(n, n), w);
+    if (is_forward) weft_jvp(1, &x, &d, 1, &y, &dy), y = dy;
+    else weft_grad(y, 1, &x, &dy), y = weft_sum(weft_mul(dy, d), WEFT_ALL), y = weft_reshape(y, 0, NULL);
+  }
+  return y;
+}
+
+/* Of rank n, n - 1, .., 0, and nearly of rank n - 1. */
+static weft_array *of_rank(int n, int rank, bool nearly) {
+  double a[16];
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) {
+      a[i * n + j] = nearly && i == j ? 1e-9 * (i + 1) : 0;
+      for (int k = 0; k < rank; k++) a[i * n + j] += ((i * 3 + k * 5) % 7 - 2.5) * ((j * 4 + k * 3) % 9 - 3.5);
+    }
+  return weft_from(WEFT_F64, WEFT_DIMS(n, n), a);
+}
+
+SCOPED(derivatives_of_a_determinant_are_there_at_every_rank_and_order) {
+  for (int n = 1; n <= 4; n++)
+    for (int rank = 0; rank <= n; rank++)
+      for (int order = 1; order <= 4; order++)
+        for (int form = 0; form < 4; form++) {
+          double got, want;
+          weft_array *x = of_rank(n, rank, form > 1);
+          EXPECT_OK(weft_read(in_directions(weft_det(x), x, n, order, form % 2), WEFT_F64, &got, sizeof got));
+          EXPECT_OK(weft_read(in_directions(by_minors(x, n), x, n, order, true), WEFT_F64, &want, sizeof want));
+          if (!(fabs(got - want) <= 1e-9 * fmax(1, fabs(want))))
+            test_fail(__FILE__, __LINE__, "n %d, rank %d, order %d, form %d: %g, not %g", n, rank, order, form, got, want);
+        }
+}
+
+SCOPED(second_derivatives_of_many_determinants_are_those_of_each_and_have_an_end) {
+  static const double m[3][4] = { { 0 }, { 1, 2, 2, 4 }, { 3, 1, 2, 5 } };
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(2, 2)), *all = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(3, 2, 2), m), WEFT_F32), *dx, *ddx, *ys;
+  weft_grad(weft_det(x), 1, &x, &dx);
+  weft_array *first = weft_mul(weft_slice(weft_slice(dx, 0, 0, 1, 1), 1, 0, 1, 1), weft_scalar(3)); /* 3 d det / d a = 3 d */
+  weft_grad(weft_sum(first, WEFT_ALL), 1, &x, &ddx);
+  weft_map(1, &x, &all, 1, &ddx, &ys);
+  EXPECT_F64(weft_cast(ys, WEFT_F64), 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 3);
+  double bad[] = { 1, INFINITY, 2, 3 };
+  weft_array *y = weft_from(WEFT_F64, WEFT_DIMS(2, 2), bad), *dy, *many = of_rank(4, 2, false), *sum = weft_det(many);
+  weft_grad(weft_det(y), 1, &y, &dy);
+  weft_grad(weft_sum(dy, WEFT_ALL), 1, &y, &dy);
+  EXPECT_F64(weft_cast(weft_isnan(dy), WEFT_F64), 1, 1, 1, 1);
+  for (int k = 0; k < 8; k++) weft_grad(sum, 1, &many, &sum), sum = weft_sum(sum, WEFT_ALL);
+  EXPECT_INT(weft_eval(1, &sum), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_det: a derivative of order 8; 7 at most");
+}

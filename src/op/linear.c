@@ -8,6 +8,7 @@
 #include "op/linear.h"
 #include <string.h>
 #include "op/composed.h"
+#include "op/matrix.h"
 
 /* ---- rules ---- */
 
@@ -205,17 +206,49 @@ static void determinant_vjp(const struct rule *r, const bool is_wanted[], weft_a
   dx[LU_A] = by_size && by_det ? weft_add(by_size, by_det) : by_size ? by_size : by_det;
 }
 
-/* y = det a a^-1: dy = trace(a^-1 da) y - a^-1 da y, which is nan where a is singular. */
-static void adjugate_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  if (!dx[LU_A]) return;
-  weft_array *inverse = lu_inverse(r->in[LU_A]), *y = adjugate(r->in[LU_A]), *d = trace_of_product(inverse, dx[LU_A]);
-  dy[0] = weft_sub(weft_mul(as_matrix(d), y), weft_matmul(weft_matmul(inverse, dx[LU_A]), y));
+/* The derivative of adj a in directions e_1 .. e_k, wherever a is. With one direction more it is the derivative of it. */
+static weft_array *cofactors(weft_array *a, int k, weft_array *const e[]) {
+  weft_array *in[1 + MATRIX_DIRECTIONS] = { a };
+  if (k > MATRIX_DIRECTIONS)
+    return array_failed(fail(WEFT_ERR_ARG, scope_origin(), "weft_det: a derivative of order %d; %d at most", k + 1,
+                             MATRIX_DIRECTIONS + 1));
+  for (int i = 0; i < k; i++) in[1 + i] = e[i];
+  return library_one(&op_cofactors, 1 + k, in, NULL, 0, 1, 0);
 }
 
+static void adjugate_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  if (dx[LU_A]) dy[0] = cofactors(r->in[LU_A], 1, &dx[LU_A]);
+}
+
+/* trace(e_0 (derivative of adj a in e_1 .. e_k)) is the derivative of det a in all of them, whatever their order. */
 static void adjugate_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
   if (!dy[0] || !is_wanted[LU_A]) return;
-  weft_array *inverse = turned(lu_inverse(r->in[LU_A])), *y = turned(adjugate(r->in[LU_A])), *d = trace_of_product(y, dy[0]);
-  dx[LU_A] = weft_sub(weft_mul(as_matrix(d), inverse), weft_matmul(weft_matmul(inverse, dy[0]), y));
+  weft_array *e = turned(dy[0]);
+  dx[LU_A] = turned(cofactors(r->in[LU_A], 1, &e));
+}
+
+/* The same with d as another direction of the k there are, in place of one of them; of none: k. */
+static weft_array *cofactors_with(const struct rule *r, weft_array *d, int in_place_of) {
+  weft_array *e[1 + MATRIX_DIRECTIONS];
+  int k = r->node->n_in - 1;
+  for (int i = 0; i < k; i++) e[i] = i == in_place_of ? d : r->in[1 + i];
+  e[k] = d;
+  return cofactors(r->in[0], k + (in_place_of == k), e);
+}
+
+static void cofactors_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  int k = r->node->n_in - 1;
+  for (int i = 0; i <= k; i++) {
+    if (!dx[i]) continue;
+    weft_array *d = cofactors_with(r, dx[i], i ? i - 1 : k);
+    dy[0] = dy[0] ? weft_add(dy[0], d) : d;
+  }
+}
+
+static void cofactors_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  int k = r->node->n_in - 1;
+  for (int i = 0; i <= k && dy[0]; i++)
+    if (is_wanted[i]) dx[i] = turned(cofactors_with(r, turned(dy[0]), i ? i - 1 : k));
 }
 
 #define STEP(id, results_, type_)                                                                 \
@@ -230,6 +263,7 @@ STEP(solve, one_result, like_last)
 STEP(inverse, one_result, like_first)
 STEP(determinant, three_results, of_batch)
 STEP(adjugate, one_result, like_first)
+STEP(cofactors, one_result, like_first)
 
 /* ---- the public calls ---- */
 

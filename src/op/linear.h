@@ -18,6 +18,7 @@ extern const struct library
     steps_inverse,        /* LU_A .. LU_STATUS: the inverse */
     steps_determinant,    /* LU_A .. LU_STATUS: its sign, the logarithm of its size, itself, all [..] */
     steps_adjugate,       /* LU_A .. LU_STATUS: the matrix of cofactors, turned: the inverse times the determinant */
+    steps_cofactors,      /* a, directions e.., of as many dims: the derivative of the adjugate of a in all of them */
     steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
     steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
 

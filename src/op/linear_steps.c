@@ -329,3 +329,28 @@ static struct failure *run_adjugate(const struct library_call *c, int64_t from, 
 
 const struct library steps_adjugate = { .core = 2, .operations = operations_sides, .scratch = scratch_adjugate,
                                         .run = run_adjugate, .routine = "adjugate" };
+
+/* ---- derivatives of adjugates ---- */
+
+static size_t scratch_cofactors(const struct library_call *c) {
+  int64_t n = axis_of(&c->in[0], 1), k = c->n_in - 1;
+  return sizeof(double) * (size_t)(n * n * (k + 2) + matrix_cofactors_room(n, (int)k));
+}
+static double operations_cofactors(const struct library_call *c) {
+  double sets = (double)(1 << (c->n_in - 1));
+  return problems_of(c) * (4 * (c->n_in + sets * c->n_in) * n_of(c) * n_of(c) * n_of(c) + 8);
+}
+
+static struct failure *run_cofactors(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[0], 1), k = c->n_in - 1;
+  double *a = room, *e = a + n * n, *y = e + k * n * n;
+  for (int64_t p = from; p < to; p++) {
+    for (int i = 0; i <= k; i++) load(&c->in[i], p, NULL, a + i * n * n, 1);
+    matrix_cofactors(a, e, (int)k, n, y, y + n * n);
+    store(&c->out[0], p, NULL, y, 1);
+  }
+  return NULL;
+}
+
+const struct library steps_cofactors = { .core = 2, .operations = operations_cofactors, .scratch = scratch_cofactors,
+                                         .run = run_cofactors };

@@ -29,6 +29,11 @@ int64_t matrix_lu(double *a, int64_t n, int64_t order[], double *room);
 enum { MATRIX_ADJUGATE = 4 };  /* times n: doubles of room */
 void matrix_adjugate(double *a, int64_t n, double *to, int64_t step, double *room);
 
+/* The derivative of order k of the adjugate of a [n, n], which is used up, in the directions e [k, n, n]: cofactors.c. */
+enum { MATRIX_DIRECTIONS = 6 }; /* at most */
+int64_t matrix_cofactors_room(int64_t n, int k); /* doubles */
+void matrix_cofactors(double *a, const double *e, int k, int64_t n, double *to, double *room);
+
 /* b [n, m] becomes x, t x = b. */
 void matrix_solve(const struct matrix_triangle *t, double *b, int64_t m, double *room);
 
