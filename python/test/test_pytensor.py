@@ -1261,3 +1261,34 @@ def test_a_side_that_is_not_chosen_does_not_run_its_fallback():
     assert Seen.calls == 0
     np.testing.assert_array_equal(f(np.ones(2), 1), [5, 5])
     assert Seen.calls == 1
+
+
+def test_two_masks_in_one_index_stretch_as_numpys(rng):
+    """A mask that chooses one element is broadcast to what the other chooses, nothing included."""
+    x, m, n = pt.dmatrix("x"), pt.bvector("m"), pt.bvector("n")
+    value, rows, columns = rng.standard_normal((3, 4)), np.eye(3, dtype=np.int8)[1], np.eye(4, dtype=np.int8)
+    f = function([x, m, n], [x[m > 0, n > 0], x[m > 0, n > 0].sum(), pt.set_subtensor(x[m > 0, n > 0], 7.0)])
+    for n_value in (columns[2], columns[1] + columns[3], np.ones(4, np.int8), np.zeros(4, np.int8)):
+        chosen, total, put = f(value, rows, n_value)
+        wanted = value.copy()
+        wanted[rows > 0, n_value > 0] = 7.0
+        np.testing.assert_array_equal(chosen, value[rows > 0, n_value > 0])
+        np.testing.assert_array_equal(put, wanted)
+        assert np.isclose(total, chosen.sum())
+    with pytest.raises(IndexError):
+        f(value, np.array([1, 1, 1], np.int8), columns[0] + columns[2])
+    np.testing.assert_array_equal(f(value, rows, columns[2])[0], value[1, 2:3])
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_vectors_of_hermitian_matrices_are_complex_by_their_fallback(is_last, rng):
+    """PyTensor says that they are real, and returns complex ones."""
+    a = pt.zmatrix("a")
+    w, v = pt.linalg.eigh(a)
+    value = rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4))
+    value = value + value.conj().T
+    if is_last:
+        found_w, found_v = function([a], [w, v])(value)
+        np.testing.assert_allclose(value @ found_v, found_w * found_v, rtol=1e-9, atol=1e-12)
+    else:
+        np.testing.assert_allclose(function([a], pt.abs(v))(value), np.abs(np.linalg.eigh(value)[1]), rtol=1e-9)

@@ -9,6 +9,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.linalg.decomposition.eigen import Eigh
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
 
@@ -93,8 +94,25 @@ def as_result(value, variable):
     if isinstance(variable.type, RandomType):
         return words_of(value)
     if isinstance(variable.type, (DenseTensorType, ScalarType)):
-        return np.asarray(value, dtype=variable.type.dtype)
+        value, dtype = np.asarray(value), dtype_given(variable)
+        if value.dtype.kind == "c" and not dtype.startswith("complex"):
+            raise TypeError(f"{name_of(variable.owner.op)} gives {value.dtype} where the type of its result says {dtype}")
+        return value.astype(dtype, copy=False)
     return value
+
+
+def is_mistyped(variable):
+    """Whether an Op gives complex numbers where its result is said to be real: the vectors of a Hermitian matrix."""
+    node = variable.owner
+    op = getattr(node.op, "core_op", node.op) if node is not None else None
+    return isinstance(op, Eigh) and variable.index == 1 and any(x.type.dtype.startswith("complex") for x in node.inputs)
+
+
+def dtype_given(variable):
+    """That of the values of a result."""
+    if is_mistyped(variable):
+        return np.result_type(*(x.type.dtype for x in variable.owner.inputs)).name
+    return variable.type.dtype
 
 
 def performer(step):
@@ -113,7 +131,7 @@ def as_step(step, values):
     if not step.is_plain:
         raise NoRow(step.node.op)
     call = performer(step)
-    results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (sizes, DTYPE[v.type.dtype])
+    results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (sizes, DTYPE[dtype_given(v)])
                for v, sizes in zip(step.node.outputs, sizes_of(step.node, values))]
     places = [k for k, value in enumerate(values) if is_expression(value)]
     fixed = list(values)

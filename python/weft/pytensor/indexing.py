@@ -23,6 +23,15 @@ def entry(i):
     return int(i) if i.ndim == 0 and i.dtype.kind in "iu" else i
 
 
+def masks_known(i, trace):
+    """The index, of which masks beside other arrays stretch as one of these does: where the function for all sizes, which takes what
+    they choose to be as long as the others, has failed, they are asked for."""
+    beside = [e for e in i if isinstance(e, np.ndarray) or is_expression(e)]
+    if trace.is_open or len(beside) < 2:
+        return i
+    return tuple(known(e) if is_mask(e) else e for e in i)
+
+
 def fitting(x, i, trace):
     """x and the index, if it is one of x; IndexError, where NumPy has it, instead of what weft says of shapes."""
     sizes, at, places, there = known_sizes(x), 0, [], []
@@ -39,6 +48,8 @@ def fitting(x, i, trace):
         for size in mask or ():
             x = same_size(x, at, size, sizes[at], trace)
             at += 1
+        if mask is not None and not is_expression(e):
+            places.append((np.count_nonzero(e),))
         if mask is None:
             there.append((e, sizes[at], at))
             at += 1
@@ -90,7 +101,7 @@ def nonzero(node, values, trace):
 @row(Subtensor, AdvancedSubtensor)
 def subtensor(node, values, trace):
     x, *rest = values
-    i = index(node.op, rest)
+    i = masks_known(index(node.op, rest), trace)
     if not is_expression(x) and not any(is_expression(e) for e in i) and node.outputs[0].type.dtype.startswith("int"):
         return np.asarray(np.asarray(x)[i])
     x, i = fitting(array(x), i, trace)
@@ -102,7 +113,7 @@ def inc_subtensor(node, values, trace):
     op, (x, y, *rest) = node.op, values
     x = array(x, node.outputs[0].type.dtype)
     y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
-    x, i = fitting(x, i, trace)
+    x, i = fitting(x, masks_known(i, trace), trace)
     if isinstance(op, AdvancedIncSubtensor):
         shapes = shaped((x, y, rest[0]))
         if shapes:

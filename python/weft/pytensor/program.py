@@ -34,9 +34,11 @@ traces = Counter()
 
 
 def dtype_out(variable):
-    """What the type says, but for running sums, which say what is added where NumPy gives what it adds up to."""
-    is_running = variable.owner is not None and isinstance(variable.owner.op, CumOp)
-    return None if is_running else getattr(variable.type, "dtype", None)
+    """What the type says, but for running sums, which say what is added where NumPy gives what it adds up to, and for the vectors of
+    a Hermitian matrix, which say they are real."""
+    op = variable.owner.op if variable.owner is not None else None
+    is_as_computed = isinstance(op, CumOp) or fallback.is_mistyped(variable)
+    return None if is_as_computed else getattr(variable.type, "dtype", None)
 
 
 class Cut:
