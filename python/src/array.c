@@ -278,7 +278,7 @@ static int add_functions(PyObject *module) {
 }
 
 static int add_types(PyObject *module) {
-  PyTypeObject *const types[] = { &array_type, &scope_type, &function_type, &loop_type, &cond_type, &compiled_type };
+  PyTypeObject *const types[] = { &array_type, &scope_type, &function_type, &thunk_type, &loop_type, &cond_type, &compiled_type };
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     const char *name = strrchr(types[i]->tp_name, '.') + 1;
     if (PyType_Ready(types[i]) || PyObject_SetAttrString(module, name, (PyObject *)types[i])) return -1;

@@ -1,29 +1,34 @@
-/* cells.c -- calls of compiled functions from the cells of a linker to its cells, a cell being a list with one thing in it.
+/* cells.c -- thunks: calls of compiled functions from the cells of a linker to its cells, a cell being a list with one thing in it.
  *
  * A cell that a call updates is overwritten in place if nobody else refers to its array: while the function runs the cell holds the
  * array of weft itself, of which whoever reads it meanwhile gets the old value or the new one. Else, and where the sizes of results
  * are not known before, the new value has memory of its own. What fails leaves every cell as it was. */
 #include "core.h"
+#include <stddef.h>
 #include <string.h>
 
 enum { LEAST_BYTES = 4096 }; /* fewer are not overwritten (gift_least): a new array costs less than to find out */
 
-static PyObject *not_cells(void) { return PyErr_SetString(PyExc_TypeError, "fill takes lists of cells, and two functions"), NULL; }
+static PyObject *not_cells(void) { return PyErr_SetString(PyExc_TypeError, "a thunk takes lists of cells"), NULL; }
 
 static PyObject *cell_at(PyObject *cells, Py_ssize_t k) { /* borrowed; NULL: there is none */
   PyObject *cell = k < PyList_GET_SIZE(cells) ? PyList_GET_ITEM(cells, k) : NULL;
   return cell && PyList_Check(cell) && PyList_GET_SIZE(cell) == 1 ? cell : NULL;
 }
 
-/* An array that is computed, in NumPy: over the same memory where nobody else can see it, else a copy; small ones are copied. One
- * on a device that a cell is updated with stays there. */
-static PyObject *given(weft_array *a, PyObject *asarray, PyObject *copy, int is_update) {
+/* An array on a device that a cell is updated with stays there. */
+static int stays(weft_array *a, int is_update) {
   int device = 0;
-  int stays = is_update && weft_state_of(a, &device) == WEFT_READY && device;
-  PyObject *small = stays ? NULL : numpy_small(a);
+  return is_update && weft_state_of(a, &device) == WEFT_READY && device;
+}
+
+/* An array that is computed, in NumPy: over the same memory where nobody else can see it, else a copy; small ones are copied. */
+static PyObject *given(weft_array *a, PyObject *asarray, PyObject *copy, int is_update) {
+  int is_kept = stays(a, is_update);
+  PyObject *small = is_kept ? NULL : numpy_small(a);
   if (small || PyErr_Occurred()) return small;
   PyObject *array = array_wrap_as(&array_type, a);
-  if (!array || stays) return array;
+  if (!array || is_kept) return array;
   ((struct array *)array)->is_given = weft_is_only(a);
   PyObject *memory = PyObject_CallOneArg(((struct array *)array)->is_given ? asarray : copy, array);
   Py_DECREF(array);
@@ -133,16 +138,41 @@ static PyObject *all_given(const struct fill *f, int m, weft_array *const a[]) {
   return list;
 }
 
-/* Results are owned until they are objects: evaluation may run Python, and what is computed is stored as their own. */
+/* Small results are copied while the scope is open; others are NULL in the list, and owned: what is to be given away must have no
+ * history, which the scope keeps for those who differentiate. How many there are, until one could not be copied. */
+static int copy_small(const struct fill *f, PyObject *list, int m, weft_array *const a[]) {
+  int i = 0;
+  for (PyObject *memory; i < m; i++) {
+    memory = stays(a[i], update_of(f, i) != NULL) ? NULL : numpy_small(a[i]);
+    if (!memory && PyErr_Occurred()) break;
+    if (!memory) weft_own(a[i]);
+    PyList_SET_ITEM(list, i, memory);
+  }
+  return i;
+}
+
+/* The list with the others too; NULL: a result could not be made. */
+static PyObject *with_large(const struct fill *f, PyObject *list, int n, int m, weft_array *const a[]) {
+  int failed = n < m;
+  for (int i = 0; i < n; i++) {
+    if (PyList_GET_ITEM(list, i)) continue;
+    PyObject *memory = failed ? NULL : given(a[i], f->asarray, f->copy, update_of(f, i) != NULL);
+    if (memory) PyList_SET_ITEM(list, i, memory);
+    else failed = 1;
+    weft_disown(a[i]);
+  }
+  if (failed) Py_CLEAR(list);
+  return list;
+}
+
 static PyObject *call(const void *f, weft_function *function, int n, weft_array *const in[], int m, weft_array *out[]) {
   weft_origin(0);
   weft_scope *s = weft_scope_open();
   weft_call(function, n, in, m, out);
-  for (int i = 0; i < m; i++) weft_own(out[i]);
+  PyObject *list = evaluate(m, out) ? NULL : PyList_New(m);
+  int n_there = list ? copy_small(f, list, m, out) : 0;
   weft_scope_discard(s);
-  PyObject *list = evaluate(m, out) ? NULL : all_given(f, m, out);
-  for (int i = 0; i < m; i++) weft_disown(out[i]);
-  return list;
+  return list ? with_large(f, list, n_there, m, out) : NULL;
 }
 
 /* The same, where some of them take over memory. NULL without an exception: it is to be done the ordinary way. */
@@ -226,12 +256,94 @@ static PyObject *fill(PyObject *self, struct fill *f) {
   return results;
 }
 
-/* fill(ins, outs, asarray, copy, updates): all there is between the memory of the arguments and that of the results, so that a call
- * costs no more Python than this. */
-PyObject *cells_fill(PyObject *self, PyObject *const args[], Py_ssize_t n) {
-  if (n != 5 || !PyList_Check(args[0]) || !PyList_Check(args[1])) return not_cells();
-  struct fill f = { args[0], args[1], args[2], args[3], 0, NULL };
-  PyObject *results = updates_from(&f, args[4]) ? NULL : fill(self, &f);
-  PyMem_Free(f.update);
-  return results;
+/* ---- Thunks ---- */
+
+/* What a linker has called: the function that is in the cell `last`, so that a call costs no Python at all; if there is none, or it
+ * cannot, `otherwise`, which fills the cells too, or says what is wrong. Attributes are whoever's. */
+struct thunk {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject *dict, *last, *ins, *outs, *asarray, *copy, *updates, *otherwise;
+};
+
+static PyObject *contents(PyObject *cells) {
+  Py_ssize_t n = PyList_GET_SIZE(cells);
+  PyObject *list = PyList_New(n);
+  for (Py_ssize_t i = 0; list && i < n; i++) {
+    PyObject *cell = cell_at(cells, i);
+    if (!cell) return Py_DECREF(list), not_cells();
+    PyList_SET_ITEM(list, i, Py_NewRef(PyList_GET_ITEM(cell, 0)));
+  }
+  return list;
 }
+
+static PyObject *thunk_call(PyObject *self, PyObject *const args[], size_t n, PyObject *names) {
+  struct thunk *t = (struct thunk *)self;
+  if (PyVectorcall_NARGS(n) || names) return (void)args, PyErr_SetString(PyExc_TypeError, "a thunk takes no arguments"), NULL;
+  PyObject *function = PyList_GET_SIZE(t->last) ? Py_NewRef(PyList_GET_ITEM(t->last, 0)) : NULL, *results = NULL;
+  if (function && function_of(function)) {
+    struct fill f = { t->ins, t->outs, t->asarray, t->copy, 0, NULL };
+    results = updates_from(&f, t->updates) ? NULL : fill(function, &f);
+    PyMem_Free(f.update);
+  }
+  Py_XDECREF(function);
+  if (results || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))) return results;
+  PyErr_Clear(); /* other shapes; or what failed fails again, and says what and where */
+  PyObject *done = PyObject_CallNoArgs(t->otherwise);
+  Py_XDECREF(done);
+  return done ? contents(t->outs) : NULL;
+}
+
+static PyObject *thunk_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  PyObject *last, *ins, *outs, *asarray, *copy, *updates, *otherwise;
+  if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_SetString(PyExc_TypeError, "a thunk is made without keywords"), NULL;
+  if (!PyArg_ParseTuple(args, "O!O!O!OOOO", &PyList_Type, &last, &PyList_Type, &ins, &PyList_Type, &outs, &asarray, &copy, &updates,
+                        &otherwise)) return NULL;
+  struct thunk *t = (struct thunk *)type->tp_alloc(type, 0);
+  if (!t) return NULL;
+  t->call = thunk_call;
+  t->last = Py_NewRef(last), t->ins = Py_NewRef(ins), t->outs = Py_NewRef(outs), t->asarray = Py_NewRef(asarray);
+  t->copy = Py_NewRef(copy), t->updates = Py_NewRef(updates), t->otherwise = Py_NewRef(otherwise);
+  return (PyObject *)t;
+}
+
+static int thunk_traverse(PyObject *self, visitproc visit, void *arg) {
+  struct thunk *t = (struct thunk *)self;
+  PyObject *const all[] = { t->dict, t->last, t->ins, t->outs, t->asarray, t->copy, t->updates, t->otherwise };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) Py_VISIT(all[i]);
+  return 0;
+}
+
+static int thunk_clear(PyObject *self) {
+  struct thunk *t = (struct thunk *)self;
+  PyObject **const all[] = { &t->dict, &t->last, &t->ins, &t->outs, &t->asarray, &t->copy, &t->updates, &t->otherwise };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) Py_CLEAR(*all[i]);
+  return 0;
+}
+
+static void thunk_destroy(PyObject *self) {
+  PyObject_GC_UnTrack(self);
+  thunk_clear(self);
+  Py_TYPE(self)->tp_free(self);
+}
+
+static PyGetSetDef thunk_attributes[] = { { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL }, { 0 } };
+
+PyTypeObject thunk_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft._core.Thunk",
+  .tp_basicsize = sizeof(struct thunk),
+  .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+  .tp_doc = "Thunk(last, ins, outs, asarray, copy, updates, otherwise): called, it runs the Function in the cell last from the "
+            "cells ins to the cells outs, and gives the results, as asarray or copy makes them, in a list too; otherwise() where "
+            "there is none, or it fails. updates, a tuple or None: out, in, out, in ..: which results are for cells of ins, and "
+            "may overwrite what is there.",
+  .tp_vectorcall_offset = offsetof(struct thunk, call),
+  .tp_call = PyVectorcall_Call,
+  .tp_dictoffset = offsetof(struct thunk, dict),
+  .tp_getset = thunk_attributes,
+  .tp_new = thunk_new,
+  .tp_traverse = thunk_traverse,
+  .tp_clear = thunk_clear,
+  .tp_dealloc = thunk_destroy,
+};

@@ -158,7 +158,7 @@ extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[], walk_functions[];
 extern PyMethodDef file_functions[], host_functions[];
-extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
+extern PyTypeObject scope_type, function_type, thunk_type, loop_type, cond_type, compiled_type;
 PyObject *function_make(weft_function *, PyTypeObject *flavour, int n, int m); /* of n arrays, with m results of that flavour;
                                                         takes part in owning it */
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
@@ -168,7 +168,6 @@ typedef PyObject *function_caller(const void *of, weft_function *, int n, weft_a
 PyObject *function_with(PyObject *function, PyObject *const args[], Py_ssize_t n, function_caller *call, const void *of);
 PyObject *function_run(PyObject *function, PyObject *const args[], Py_ssize_t n); /* the results, computed; those that nobody else
                                                         sees may be written to */
-PyObject *cells_fill(PyObject *function, PyObject *const args[], Py_ssize_t n); /* cells.c */
 PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
 #define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS

@@ -51,16 +51,17 @@ static PyObject *function_call(PyObject *self, PyObject *args, PyObject *kwargs)
   return results;
 }
 
-/* Memory of NumPy's is shared for the call. Arrays are owned, as a conversion may run Python. */
-static int operands(struct function *f, PyObject *const args[], weft_array *in[]) {
-  weft_scope *s = weft_scope_open();
+/* Memory of NumPy's is shared for the call. From the first operand on that has to be converted, which may run Python, arrays are
+ * owned; until then the scope of the call is enough, and takes no lock. */
+static int operands(struct function *f, PyObject *const args[], weft_array *in[], int *are_owned) {
   int i = 0;
-  for (weft_array *a; i < f->n; weft_own(in[i++] = a)) {
+  for (weft_array *a; i < f->n; in[i++] = *are_owned ? weft_own(a) : a) {
     a = numpy_share(args[i]);
-    if (!a && !PyErr_Occurred()) a = convert_array(args[i], NULL, 1);
-    if (!a) break;
+    if (a || PyErr_Occurred()) { if (a) continue; else break; }
+    for (int k = 0; !*are_owned && k < i; k++) weft_own(in[k]);
+    *are_owned = 1;
+    if (!(a = convert_array(args[i], NULL, 1))) break;
   }
-  weft_scope_discard(s);
   return i;
 }
 
@@ -91,9 +92,11 @@ PyObject *function_with(PyObject *self, PyObject *const args[], Py_ssize_t n, fu
   weft_array *room[16], **in = room;
   if (n != f->n) return PyErr_Format(PyExc_TypeError, "the function takes %d arrays, not %zd", f->n, n);
   if (f->n + f->m > 16 && !(in = PyMem_Malloc((size_t)(f->n + f->m) * sizeof *in))) return PyErr_NoMemory();
-  int n_taken = operands(f, args, in);
+  weft_scope *s = weft_scope_open();
+  int are_owned = 0, n_taken = operands(f, args, in, &are_owned);
   PyObject *list = n_taken == f->n ? call(of, f->function, f->n, in, f->m, in + f->n) : NULL;
-  disown_all(n_taken, in);
+  if (are_owned) disown_all(n_taken, in);
+  weft_scope_discard(s);
   if (in != room) PyMem_Free(in);
   return list;
 }
@@ -115,9 +118,6 @@ static PyObject *function_show(PyObject *self, PyObject *what) {
 
 static PyMethodDef function_methods[] = {
   { "show", function_show, METH_O, "show(what): graph, plan, kernels, asm: those of the calls so far, as text." },
-  { "fill", (PyCFunction)(void (*)(void))cells_fill, METH_FASTCALL,
-    "fill(ins, outs, asarray, copy, updates): run from cells to cells; the results, as asarray or copy makes them, in a list too. "
-    "updates, a tuple or None: out, in, out, in ..: which results are for cells of ins, and may overwrite what is there." },
   { "run", (PyCFunction)(void (*)(void))function_run, METH_FASTCALL,
     "run(*memory): the results, computed, of memory that is shared for the call. Those that nobody else sees may be written to." },
   { 0 },

@@ -1,7 +1,9 @@
 """The mode WEFT of PyTensor. PyTensor's own tests are run by `make pytensor-suite`; here is what they do not look at."""
+import gc
 import io
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -1292,3 +1294,36 @@ def test_vectors_of_hermitian_matrices_are_complex_by_their_fallback(is_last, rn
         np.testing.assert_allclose(value @ found_v, found_w * found_v, rtol=1e-9, atol=1e-12)
     else:
         np.testing.assert_allclose(function([a], pt.abs(v))(value), np.abs(np.linalg.eigh(value)[1]), rtol=1e-9)
+
+
+def test_a_function_that_holds_itself_is_collected():
+    x = pt.dvector("x")
+    f = function([x], x * 2)
+    f(np.ones(3))
+    f.vm.itself = f.vm
+    f.vm.found = token = threading.Event()
+    gone = weakref.ref(token)
+    del f, token
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_calls_a_function_takes_nothing_and_has_attributes():
+    x = pt.dvector("x")
+    f = function([x], x * 2)
+    with pytest.raises(TypeError):
+        f.vm(1)
+    assert f.vm.allow_gc in (True, False) and f.vm.jit_fn.last == [None]
+    f(np.ones(3))
+    assert f.vm.jit_fn.last != [None] and f.vm.outputs is not None
+    with pytest.raises(TypeError):
+        weft._core.Thunk([None], [], (), None, None, None, None)
+
+
+def test_a_thunk_whose_cells_are_none_says_so():
+    thunk = weft._core.Thunk([None], [[1.0]], [[1.0], []], np.asarray, np.array, None, lambda: None)
+    with pytest.raises(TypeError, match="cells"):
+        thunk()
+    stopped = weft._core.Thunk([None], [], [], np.asarray, np.array, None, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        stopped()

@@ -6,6 +6,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.basic import JITLinker
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+from weft._core import Thunk
 
 from . import cells, powers  # noqa: F401
 from .program import Linked
@@ -37,16 +38,6 @@ class WeftLinker(JITLinker):
         ins, outs = otherwise.inputs, otherwise.outputs
         updates = tuple(k for pair in (self.fgraph.update_mapping or {}).items() for k in pair) or None
 
-        def thunk():
-            fill = linked.fill
-            if fill is not None:
-                try:
-                    return fill(ins, outs, asarray, copy, updates)
-                except Exception:  # other shapes; or what failed fails again, and says what and where
-                    pass
-            otherwise()
-            return [cell[0] for cell in outs]
-
         def nothing():  # is asked for
             return []
 
@@ -59,7 +50,7 @@ class WeftLinker(JITLinker):
                 profile.apply_cimpl[nodes[0]] = True
             profile.weft = linked.show("plan")
 
-        thunk = thunk if outs else nothing
+        thunk = Thunk(linked.last, ins, outs, asarray, copy, updates, otherwise) if outs else nothing
         thunk.update_profile = update_profile
         vars(thunk).update(vars(otherwise))
         return [thunk], nodes, linked

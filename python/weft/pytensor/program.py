@@ -270,7 +270,7 @@ class Linked:
         self.graph = Graph(fgraph)
         self.program = Program(self.graph, self.graph.outputs, {})
         self.leave = [leaver(v) for v in fgraph.outputs]
-        self.straight, self.fill = {}, None  # fill: of the function that was called last
+        self.straight, self.last = {}, [None]  # last: the function that was called last
 
     def __call__(self, *inputs):
         try:
@@ -279,7 +279,7 @@ class Linked:
             return self.otherwise(inputs)
         try:
             results = [as_own(x) for x in function.run(*inputs)]
-            self.fill = function.fill
+            self.last[0] = function
             return results
         except Exception:
             return self.otherwise(inputs)  # which may do otherwise, or says what is wrong
@@ -296,7 +296,7 @@ class Linked:
             traced = program.traces.get(("open",) if program.is_open else shapes)
             if traced and traced.is_straight:
                 self.straight[shapes] = traced.function
-                self.fill = traced.function.fill
+                self.last[0] = traced.function
         return [value if leave is None else leave(value) for leave, value in zip(self.leave, results)]
 
 
