@@ -873,9 +873,10 @@ typedef enum {
   WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums;
                          refused where there is none. At first 1 if the environment variable WEFT_BLAS is 1, or the name
                          or path of a library; where that is not there, such products are WEFT_ERR_FILE */
-  WEFT_HALVES,        /* this thread: 1 lets the CPU add products of bf16 matrices in an order of its own and take numbers too small
-                         for it for 0, where it multiplies tiles (AMX); 0, at first, adds in the order of k. At first 1 if the
-                         environment variable WEFT_HALVES is 1. GPUs do so unless the variable WEFT_EXACT is 1 */
+  WEFT_HALVES,        /* this thread, on every device: 1 lets products of f16 and bf16 matrices, and attention, be added in the
+                         order of the machine, by tensor cores and, of bf16, by the CPU's tiles (AMX), which take numbers too
+                         small for them for 0; 0 adds in the order of k. 2: 1 on GPUs, 0 on the CPU. At first the environment
+                         variable WEFT_HALVES, or 2 */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY. This and the next four: of the device that is set, or of the CPU */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse, constants of functions that products have packed included; set 0 to give all of
                          it back */

@@ -104,10 +104,8 @@ TEST(cuda_products_of_halves_are_near_those_of_doubles) {
     }
 }
 
-/* WEFT_EXACT takes plain tiles: the bits of the host. */
-TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {
-  if (!has_gpu()) return;
-  setenv("WEFT_EXACT", "1", 1);
+/* Plain tiles: the bits of the host. */
+static void expect_bits_of_host(void) {
   for (int half = 0; half < 2; half++) {
     weft_scope *s = weft_scope_open();
     weft_dtype t = half ? WEFT_F16 : WEFT_BF16;
@@ -124,6 +122,29 @@ TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {
     free(a.at), free(b.at);
     weft_scope_discard(s);
   }
+}
+
+TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  expect_bits_of_host();
+}
+
+/* Also after the same was computed in the order of the machine. */
+TEST(cuda_products_of_halves_in_the_order_of_k_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  weft_set(WEFT_HALVES, 2);
+  weft_scope *s = weft_scope_open();
+  struct half_matrix a = matrix(WEFT_BF16, 1, 72, 1100, false, 0), b = matrix(WEFT_BF16, 1, 1100, 64, true, 0);
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = weft_matmul(a.x, b.x);
+  EXPECT_OK(weft_eval(1, &y));
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+  free(a.at), free(b.at);
+  EXPECT_INT(weft_set(WEFT_HALVES, 0), 2);
+  expect_bits_of_host();
+  weft_set(WEFT_HALVES, 2);
 }
 
 /* y = x w of a batch x: dw is the sum over the batch, which is one long sum where a library multiplies. */

@@ -64,13 +64,15 @@ def set_blas(blas):
 
 
 def set_halves(halves):
-    """Lets the CPU add products of bfloat16 matrices of this thread in an order of its own, and take numbers too small for it for
-    0, where it multiplies tiles (AMX). Returns what was set before.
+    """Lets products of float16 and bfloat16 matrices of this thread, and attention, be added in the order of the machine: by
+    tensor cores and, of bfloat16, by the CPU's tiles (AMX), which take numbers too small for them for 0. False: in the order of k. None, at
+    first: as True on GPUs, as False on the CPU. Returns what was set before.
 
     >>> weft.set_halves(False)
+    >>> weft.set_halves(None)
     False
     """
-    return bool(_set(_HALVES, int(halves)))
+    return (False, True, None)[_set(_HALVES, 2 if halves is None else int(halves))]
 
 
 def set_check(what):

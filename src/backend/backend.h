@@ -24,6 +24,7 @@ struct shape_class {
   int row;                          /* x86: rows that are folded have at most this many elements, 8, 16, 32 or 64; 0: any */
   bool row_is_full;                 /* .. and just as many */
   bool few_locals;                  /* cuda: local arrays take at most FEW_LOCAL_BYTES in all */
+  bool in_order;                    /* cuda: sums of products of halves have the order of the text */
   uint8_t set;                      /* instructions that a back end with several sets may use: enum below */
 };
 

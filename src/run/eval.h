@@ -39,13 +39,18 @@ struct eval_settings {
   int threads, device, check;
   int place;                /* 1 + the device of the call that is being evaluated; 0: none is placed */
   enum rule_tag rewrites;
-  bool blas, halves, is_known;
+  enum { HALVES_IN_ORDER, HALVES_LOOSE, HALVES_AS_USUAL } halves; /* WEFT_HALVES */
+  bool blas, is_known;
 };
 extern _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void); /* as the environment says */
 static inline struct eval_settings *eval_settings(void) {
   struct eval_settings *s = &own_settings;
   return s->is_known ? s : eval_settings_begin();
+}
+/* Whether sums of products of halves may be in the order of the machine; device NULL: the CPU. */
+static inline bool eval_is_loose(const struct eval_settings *s, const struct device *device) {
+  return s->halves == HALVES_AS_USUAL ? device != NULL : s->halves == HALVES_LOOSE;
 }
 /* Where it is to be computed: where it is placed, or where this thread says. */
 static inline int device_for(const struct node *n, const struct eval_settings *s) {

@@ -33,12 +33,17 @@ static bool is_asked_for(const char *variable) {
   return s && *s && strcmp(s, "0");
 }
 
+static int halves_default(void) {
+  const char *s = getenv("WEFT_HALVES");
+  return !s || !*s ? HALVES_AS_USUAL : strcmp(s, "0") ? HALVES_LOOSE : HALVES_IN_ORDER;
+}
+
 _Thread_local struct eval_settings own_settings;
 
 struct eval_settings *eval_settings_begin(void) {
   struct eval_settings *s = &own_settings;
   *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .rewrites = RULE_STABLE,
-                               .blas = is_asked_for("WEFT_BLAS"), .halves = is_asked_for("WEFT_HALVES") };
+                               .blas = is_asked_for("WEFT_BLAS"), .halves = halves_default() };
   return s;
 }
 
@@ -111,8 +116,8 @@ int64_t weft_set(weft_setting s, int64_t v) {
       eval_settings()->blas = v;
       return before;
     case WEFT_HALVES:
-      if (v < 0 || v > 1) return -1;
-      eval_settings()->halves = v;
+      if (v < HALVES_IN_ORDER || v > HALVES_AS_USUAL) return -1;
+      eval_settings()->halves = (int)v;
       return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;

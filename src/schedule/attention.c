@@ -395,7 +395,7 @@ static bool find_one(struct work *w, struct soft_found *f) {
 bool attention_find(struct work *w) {
   struct soft_found found[MOST_FOUND];
   int n_found = 0;
-  if (!w->fuse || !w->device || !w->device->attends || !w->device->attends(w->device)) return true;
+  if (!w->fuse || !w->is_loose || !w->device || !w->device->attends || !w->device->attends(w->device)) return true;
   for (int i = 0, n = w->list->n; i < n && n_found < MOST_FOUND; i++) {
     struct soft_found *f = &found[n_found];
     if (!find_soft(w->list->node[i], f)) continue;

@@ -53,7 +53,8 @@ bool contract_is_tiled(const struct work *w, const struct node *n) {
 
 bool contract_is_apart(const struct work *w, const struct node *n) {
   weft_dtype a = (weft_dtype)n->in[0]->dtype;
-  if (a != n->in[1]->dtype || (a != WEFT_F16 && a != WEFT_BF16) || !w->device || !w->device->multiplies_halves) return false;
+  if (!w->is_loose || !w->device || !w->device->multiplies_halves) return false;
+  if (a != n->in[1]->dtype || (a != WEFT_F16 && a != WEFT_BF16)) return false;
   return (double)node_count(n) * (double)inner(n) >= LEAST_APART && w->device->multiplies_halves(w->device);
 }
 

@@ -69,7 +69,7 @@ static bool is_summed(struct work *w, const struct node *s) {
 }
 
 bool sums_join_products(struct work *w) {
-  if (!w->fuse || !w->device || !w->device->multiplies_halves) return true;
+  if (!w->fuse || !w->is_loose || !w->device || !w->device->multiplies_halves) return true;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *s = w->list->node[i];
     if (!is_summed(w, s) || !w->device->multiplies_halves(w->device)) continue;

@@ -47,7 +47,7 @@ static int neighbours(const struct shape_class *shape, const struct kir_stmt *lo
 
 bool ptx_has_halves(const struct survey *s, const struct shape_class *shape, struct ptx_plan *plan) {
   const struct survey_product *x = &s->product;
-  if (!x->is_there || s->is_exact) return false;
+  if (!x->is_there || s->is_exact || shape->in_order) return false;
   plan->halves_bufs[0] = x->a->buf, plan->halves_axis[0] = neighbours(shape, x->a, x->row->var, x->step);
   plan->halves_bufs[1] = x->b->buf, plan->halves_axis[1] = neighbours(shape, x->b, x->lane->var, x->step);
   weft_dtype a = (weft_dtype)s->k->bufs[x->a->buf].dtype, b = (weft_dtype)s->k->bufs[x->b->buf].dtype;
