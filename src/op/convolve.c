@@ -117,10 +117,17 @@ static weft_array *by_groups(const struct convolution *c, weft_array *v, weft_ar
   return weft_flatten(weft_moveaxis(y, 0, -2), -2, -1);
 }
 
-/* A group is one channel: v [N, t.., C, k], u [C O, k, 1] -> [N, t.., C O], a sum over k with channels side by side. */
-static weft_array *by_channel(const struct convolution *c, weft_array *v, weft_array *u) {
-  weft_array *factor = groups_apart(weft_squeeze(u, -1), 0, c->groups);       /* [C, O, k] */
-  factor = weft_moveaxis(factor, -1, 0);                                      /* [k, C, O] */
+/* [C O, k.., 1] as one row, place by place with channels side by side: the loop over channels reads its factors together. */
+static weft_array *factors_in_a_row(weft_array *u) { return weft_flatten(weft_moveaxis(u, 0, -1), 0, -1); }
+
+/* Place p of them: [k, C, O]. */
+static weft_array *factors_at(const struct convolution *c, weft_array *row, weft_array *w, int64_t p) {
+  int64_t k = kernel_size(w, c->n - 1), each = k * w->node->dims[0];
+  return array_reshape(fn, weft_slice(row, 0, p * each, (p + 1) * each, 1), 3, (dim[]){ k, c->groups, w->node->dims[0] / c->groups });
+}
+
+/* A group is one channel: v [N, t.., C, k], factor [k, C, O] -> [N, t.., C O], a sum over k with channels side by side. */
+static weft_array *by_channel(weft_array *v, weft_array *factor) {
   weft_array *x = weft_unsqueeze(weft_moveaxis(v, -1, -2), -1);               /* [N, t.., k, C, 1] */
   return weft_flatten(weft_squeeze(weft_sum(weft_mul(x, factor), -3), -3), -2, -1);
 }
@@ -144,9 +151,10 @@ static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *
   if (weft_check(v) || weft_check(u)) return weft_check(v) ? v : u;
   bool is_of_channels = c->groups > 1 && !c->is_of_products && w->node->dims[c->n + 1] == 1;
   if (!is_of_channels && wants_copy(c, v, w)) return by_groups(c, v, u);
+  if (is_of_channels) u = factors_in_a_row(u);
   for (int64_t p = 0; p < n_places(c, w); p++) {
-    weft_array *x_p = at_place(c, v, w, c->n + 2, p), *w_p = at_place(c, u, w, 1, p);
-    weft_array *t = is_of_channels ? by_channel(c, x_p, w_p) : at_one_place(c, x_p, w_p);
+    weft_array *x_p = at_place(c, v, w, c->n + 2, p);
+    weft_array *t = is_of_channels ? by_channel(x_p, factors_at(c, u, w, p)) : at_one_place(c, x_p, at_place(c, u, w, 1, p));
     y = y ? weft_add(y, t) : t;
   }
   return y;
