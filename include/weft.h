@@ -562,7 +562,8 @@ weft_array *weft_random_multivariate_normal(weft_array *key, weft_array *like, w
 weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
                                   last axis, with derivatives */
 weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p);  /* how often each of the
-                                  kinds along the last axis of p was drawn in n trials; p is divided by its sum */
+                                  kinds along the last axis of p was drawn in n trials; p is divided by its sum: with one below
+                                  0, or none above it, there is nothing to draw from, and all are -1 */
 
 
 /* ---- Contractions --------------------------------------------------------------------------------------------------

@@ -468,6 +468,30 @@ static void refused(int line, weft_status status, weft_array *x) {
 }
 #define REFUSED(status, x) refused(__LINE__, status, x)
 
+/* How often each of two was drawn, by rows of p. */
+static void expect_pairs(int line, weft_array *counts, const int32_t want[], int n) {
+  int32_t got[16];
+  EXPECT_OK(weft_read(counts, WEFT_I32, got, sizeof *got * (size_t)(2 * n)));
+  for (int k = 0; k < 2 * n; k++)
+    if (got[k] != want[k]) test_fail(__FILE__, line, "count %d is %d, not %d", k, got[k], want[k]);
+}
+
+TEST(multinomial_draws_refuse_what_is_no_count_and_say_so_of_what_are_no_shares) {
+  weft_scope *s = weft_scope_open();
+  double p[] = { 2, -1, -1, 2, 0, 0, NAN, 1, 1, INFINITY, 0, 3, 7, 0, 0.5, 0.5 }, n[] = { -1, 0x1p54, NAN, 2.75 }, even[] = { 0, 4 };
+  weft_array *key = weft_random_key(1), *shares = weft_from(WEFT_F64, WEFT_DIMS(8, 2), p);
+  REFUSED(WEFT_ERR_ARG, weft_random_multinomial(key, NULL, weft_integer(-3), shares));
+  REFUSED(WEFT_ERR_ARG, weft_random_multinomial(key, NULL, S(1e300), shares));
+  REFUSED(WEFT_ERR_ARG, weft_random_multinomial(key, NULL, S(NAN), shares));
+  expect_pairs(__LINE__, weft_random_multinomial(key, NULL, weft_integer(9), weft_slice(shares, 0, 0, 7, 1)),
+               (int32_t[]){ -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 9, 9, 0 }, 7);
+  expect_pairs(__LINE__, weft_random_multinomial(key, NULL, weft_integer(0), shares),
+               (int32_t[]){ -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0 }, 8);
+  weft_array *like = weft_full(WEFT_I32, WEFT_DIMS(4, 2), 0);
+  expect_pairs(__LINE__, weft_random_multinomial(key, like, f64s(4, n), f64s(2, even)), (int32_t[]){ -1, -1, -1, -1, -1, -1, 0, 2 }, 4);
+  weft_scope_discard(s);
+}
+
 TEST(draws_along_an_axis_refuse_complex_numbers_and_what_has_no_axis_wherever_they_stand) {
   weft_scope *s = weft_scope_open();
   double p[] = { 0.25, 0.75 };

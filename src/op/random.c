@@ -218,7 +218,7 @@ static bool lies_in(enum range r, double x) {
 }
 
 /* p, or nan where it is not in the range. */
-static weft_array *where_in(enum range r, weft_array *p) {
+weft_array *random_where_in(enum range r, weft_array *p) {
   weft_array *zero = weft_integer(0), *ok = NULL;
   switch (r) {
     case REAL: return p;
@@ -232,7 +232,7 @@ static weft_array *where_in(enum range r, weft_array *p) {
 }
 
 /* Numbers are known here, and looked at here. */
-static struct failure *number_wrong(const char *fn, const struct parameter *want, const struct node *n) {
+struct failure *random_number_wrong(const char *fn, const struct parameter *want, const struct node *n) {
   if (n->op != &op_scalar) return NULL;
   uint64_t bits = scalar_bits(n, WEFT_F64);
   double x = dtype_decode(WEFT_F64, bits);
@@ -244,7 +244,7 @@ static weft_array *looked_at(const struct draw *d, const struct parameter *want,
   bool is_number = n->op == &op_scalar;
   weft_array *p = weft_cast(array_of(node_retain(n)), d->in);
   if (want->range == COUNT) p = weft_floor(p);
-  if (!is_number) p = where_in(want->range, p);
+  if (!is_number) p = random_where_in(want->range, p);
   return n->rank ? array_broadcast(d->fn, p, d->rank, d->dims) : p;
 }
 
@@ -279,7 +279,7 @@ static weft_array *drawn_of(const struct distribution *t, weft_array *key, weft_
   struct draw d = { 0 };
   weft_array *bad;
   struct failure *why = NULL;
-  for (int i = 0; i < t->n && !why; i++) why = number_wrong(t->fn, &t->p[i], p[i]);
+  for (int i = 0; i < t->n && !why; i++) why = random_number_wrong(t->fn, &t->p[i], p[i]);
   if (!why) why = outline(t, &d, n, p);
   if (why) return array_failed(why);
   if (!random_open(&d, t->fn, key, like, d.rank, d.dims, &bad)) return bad;
@@ -338,7 +338,7 @@ static struct failure *ends_check(struct draw *d, const struct node *like, struc
   d->as = like ? (weft_dtype)like->dtype : WEFT_I32;
   for (int i = 0; i < 2 && !why; i++) {
     if (!dtype_is_integer(end[i]->dtype)) why = not_of(d->fn, (weft_dtype)end[i]->dtype);
-    else why = number_wrong(d->fn, &any, end[i]);
+    else why = random_number_wrong(d->fn, &any, end[i]);
   }
   if (!why && !dtype_is_integer(d->as)) why = not_of(d->fn, d->as);
   if (why || end[0]->op != &op_scalar || end[1]->op != &op_scalar) return why;

@@ -35,6 +35,9 @@ weft_array *random_drawn(const struct distribution *, weft_array *key, weft_arra
 /* Opening by hand: the key looked at, the shape given. like: it tells sizes that nothing else does, or NULL. false: *bad. */
 bool random_open(struct draw *, const char *fn, weft_array *key, weft_array *like, int rank, const dim dims[], weft_array **bad);
 weft_array *random_keys(const char *fn, weft_array *key, weft_array *like, dim n); /* u32 [n,2], as weft_random_split */
+/* Why a parameter that is a number is not in its range; NULL: it is, or is an array. */
+struct failure *random_number_wrong(const char *fn, const struct parameter *, const struct node *);
+weft_array *random_where_in(enum range, weft_array *p);           /* p, or nan where it is not in the range */
 weft_array *random_shaped(const struct draw *, weft_array *flat);  /* [n] in the shape of the draws */
 weft_array *random_word(weft_dtype u32_or_u64, weft_array *k0, weft_array *k1, weft_array *i, weft_array *n); /* word i of n */
 

@@ -104,6 +104,7 @@ static weft_array *multinomial(weft_array *key, weft_array *like, weft_array *n,
   struct failure *why = in[1]->rank && shape->rank ? NULL : no_axis(fn, in[1]->rank ? "like" : "p");
   if (!why && (dtype_is_complex((weft_dtype)in[0]->dtype) || dtype_is_complex((weft_dtype)in[1]->dtype) || dtype_is_complex(as)))
     why = fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of complex numbers", fn);
+  if (!why) why = random_number_wrong(fn, &(struct parameter){ "n", COUNT, NAN }, in[0]);
   int rank = shape->rank;
   dim dims[WEFT_RANK_MAX];
   for (int k = 0; k < rank; k++) dims[k] = shape->dims[k];
@@ -114,8 +115,11 @@ static weft_array *multinomial(weft_array *key, weft_array *like, weft_array *n,
   weft_array *each = array_broadcast(fn, weft_cast(p, WEFT_F64), rank, dims), *keys = random_keys(fn, key, like, dims[rank - 1]);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *now = weft_loop_each(loop, weft_moveaxis(each, -1, 0)), *one = weft_loop_each(loop, keys);
-  weft_array *trials = array_broadcast(fn, weft_floor(weft_cast(n, WEFT_F64)), rank - 1, dims);
+  weft_array *trials = array_broadcast(fn, random_where_in(COUNT, weft_floor(weft_cast(n, WEFT_F64))), rank - 1, dims);
   weft_array *whole = weft_squeeze(weft_sum(each, -1), -1), *zero = weft_cast(weft_scalar(0), WEFT_F64);
+  weft_array *is_share = weft_squeeze(weft_all(weft_ge(each, zero), -1), -1);
+  weft_array *is_whole = weft_and(weft_gt(whole, zero), weft_isfinite(whole));
+  trials = weft_where(weft_and(is_share, is_whole), trials, number_like(trials, NAN));
   weft_array *left = weft_loop_carry(loop, trials), *rest = weft_loop_carry(loop, whole), *k;
   weft_array *share = weft_minimum(weft_div(now, rest), weft_cast(weft_scalar(1), WEFT_F64));
   share = weft_where(weft_gt(left, zero), share, zero);
