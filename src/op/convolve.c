@@ -123,7 +123,8 @@ static weft_array *factors_in_a_row(weft_array *u) { return weft_flatten(weft_mo
 /* Place p of them: [k, C, O]. */
 static weft_array *factors_at(const struct convolution *c, weft_array *row, weft_array *w, int64_t p) {
   int64_t k = kernel_size(w, c->n - 1), each = k * w->node->dims[0];
-  return array_reshape(fn, weft_slice(row, 0, p * each, (p + 1) * each, 1), 3, (dim[]){ k, c->groups, w->node->dims[0] / c->groups });
+  weft_array *here = weft_slice(row, 0, p * each, (p + 1) * each, 1);
+  return array_reshape(fn, here, 3, (dim[]){ k, c->groups, w->node->dims[0] / c->groups });
 }
 
 /* A group is one channel: v [N, t.., C, k], factor [k, C, O] -> [N, t.., C O], a sum over k with channels side by side. */
