@@ -41,8 +41,8 @@ tsan:       ## the same under ThreadSanitizer
 	@$(call make_in,build/tsan,$(checked) -Db_sanitize=thread)
 	@tools/sanitized build/tsan/test/weft-test $(T)
 
-valgrind: build ## random programs under memcheck, by the vm: values that nothing has set. COUNT=40, SEED
-	@tools/valgrind $(B) $(or $(COUNT),40) $(SEED)
+valgrind: build ## tests and random programs under memcheck, by the vm: values that nothing has set. COUNT=400, SEED
+	@tools/valgrind $(B) $(or $(COUNT),400) $(SEED)
 
 hard:       ## the same with every internal invariant asserted
 	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled)

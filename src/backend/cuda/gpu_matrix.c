@@ -234,6 +234,28 @@ entry cholesky_end(f64* a, T* y, s64* status, u64 n, u64 all) { ) QUIET_NAN WRIT
 }
   );
 
+/* ---- the largest ---- */
+
+/* Of what each thread has found, the size `best` at the place `at`: the place of the largest, and of equal ones the first, as
+ * `largest`. In shared memory size_of and place_of have room for a block. */
+#define LARGEST_OF_BLOCK WRITTEN(    \
+    size_of[tid] = best;             \
+    place_of[tid] = at;              \
+    bar;                             \
+    u32 half = threads / 2;          \
+    while (half > 0) {               \
+      if (tid < half) {              \
+        u64 other = size_of[tid + half];                                                                \
+        u64 its_place = place_of[tid + half];                                                           \
+        bool is_better = other > size_of[tid] || (other == size_of[tid] && its_place < place_of[tid]);  \
+        if (is_better) { size_of[tid] = other; place_of[tid] = its_place; }                             \
+      }                              \
+      bar;                           \
+      half = half / 2;               \
+    }                                \
+    u64 largest = place_of[0];       \
+    bar;)
+
 /* ---- LU ---- */
 
 static const char lu_text[] =
@@ -248,8 +270,8 @@ entry lu_begin(s64* order, s64* status, u64 n, u64 all, u64 problems) {
    * stands first. */
   WRITTEN(
 entry lu_columns(f64* all, s64* orders, s64* status, u64 n, u64 from, u64 to) {
-  shared u64 size[256];
-  shared u64 row_of[256];
+  shared u64 size_of[256];
+  shared u64 place_of[256];
   f64* a = all + u64(block) * n * n;
   s64* order = orders + u64(block) * n;
   u64 k = from;
@@ -264,22 +286,8 @@ entry lu_columns(f64* all, s64* orders, s64* status, u64 n, u64 from, u64 to) {
       best = max(bits, best);
       i = i + u64(threads);
     }
-    size[tid] = best;
-    row_of[tid] = at;
-    bar;
-    u32 half = threads / 2;
-    while (half > 0) {
-      if (tid < half) {
-        u64 other = size[tid + half];
-        u64 its_row = row_of[tid + half];
-        bool is_better = other > size[tid] || (other == size[tid] && its_row < row_of[tid]);
-        if (is_better) { size[tid] = other; row_of[tid] = its_row; }
-      }
-      bar;
-      half = half / 2;
-    }
-    u64 p = row_of[0];
-    bar;
+  ) LARGEST_OF_BLOCK WRITTEN(
+    u64 p = largest;
     if (p != k) {
       u64 j = u64(tid);
       while (j < n) {
@@ -473,23 +481,9 @@ entry adjugate_singular(T* from, f64* work, f64* b, f64* rooms, s64* status, u64
       best = max(bits, best);
       i = i + u64(threads);
     }
-    size_of[tid] = best;
-    place_of[tid] = at;
-    bar;
-    u32 half = threads / 2;
-    while (half > 0) {
-      if (tid < half) {
-        u64 other = size_of[tid + half];
-        u64 its_place = place_of[tid + half];
-        bool is_better = other > size_of[tid] || (other == size_of[tid] && its_place < place_of[tid]);
-        if (is_better) { size_of[tid] = other; place_of[tid] = its_place; }
-      }
-      bar;
-      half = half / 2;
-    }
-    u64 r = place_of[0] / n;
-    u64 c = place_of[0] % n;
-    bar;
+  ) LARGEST_OF_BLOCK WRITTEN(
+    u64 r = largest / n;
+    u64 c = largest % n;
     if (r != k) {
       i = u64(tid);
       while (i < n) { f64 was = a[r * n + i]; a[r * n + i] = a[k * n + i]; a[k * n + i] = was; i = i + u64(threads); }
