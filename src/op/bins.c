@@ -153,14 +153,14 @@ static dim bins_dim(const struct node *n) {
   return a->of == BINS_OF_EDGES ? dim_above(size, 1) : size;
 }
 
-/* At most 16 parts, of 2^16 elements at least, and of 8 for every bin. */
+/* At most 64 parts, of 2^16 elements at least, and of 8 for every bin. */
 static weft_dtype tally_type(const struct node *n, int k, int *rank, dim dims[]) {
   const struct node *x = n->in[0];
   dim bins = bins_dim(n);
   (void)k;
   *rank = x->rank + 1;
   memcpy(dims, x->dims, x->rank * sizeof *dims);
-  dims[x->rank - 1] = dim_add(1, dim_min(15, dim_quotient(x->dims[x->rank - 1], dim_max(1 << 16, dim_mul(8, bins)))));
+  dims[x->rank - 1] = dim_add(1, dim_min(63, dim_quotient(x->dims[x->rank - 1], dim_max(1 << 16, dim_mul(8, bins)))));
   dims[x->rank] = bins;
   return WEFT_I64;
 }
