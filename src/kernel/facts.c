@@ -119,6 +119,19 @@ static bool pairs_agree(const struct accesses *a, int in, int out) {
   return true;
 }
 
+static bool is_in_lanes(const struct frame *f) {
+  while (f && f->s->kind != KIR_LANE) f = f->up;
+  return f != NULL;
+}
+
+bool kir_lanes_own(const struct kir_kernel *k, int buf) {
+  struct accesses a;
+  bool yes = accesses_find(&a, k);
+  for (int i = 0; yes && i < a.n; i++) yes = a.list[i].s->buf != buf || is_in_lanes(a.list[i].in);
+  accesses_free(&a);
+  return yes;
+}
+
 bool kir_may_donate(const struct kir_kernel *k, int in, int out) {
   struct accesses a;
   if (!same_buffers(&k->bufs[in], &k->bufs[out])) return false;

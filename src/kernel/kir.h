@@ -333,5 +333,6 @@ struct kir_facts {
 struct kir_facts kir_facts(const struct kir_kernel *);
 int kir_work(const struct kir_stmt *); /* of a statement without others inside, roughly: memory takes twice as long as the rest */
 bool kir_may_donate(const struct kir_kernel *, int in_buf, int out_buf); /* may out be the memory of in? */
+bool kir_lanes_own(const struct kir_kernel *, int buf);   /* each load and store of it is some lane's; false also without memory */
 
 #endif

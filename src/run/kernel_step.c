@@ -25,13 +25,17 @@ static int buffer_in(const struct step *p, int store, enum store_use use) {
   return -1;
 }
 
-/* On a device, one thread may store where another has still to load, as what all of them read beside a loop: there the kernel
- * is one loop whose iterations touch nothing of each other's. */
+/* On a device, one thread may store where another has still to load, as what all of them read beside a loop or once a row: there the
+ * kernel is one loop whose iterations touch nothing of each other's, and what is in a row's lanes is one lane's. */
+static bool threads_keep_apart(const struct kir_kernel *k, int in, int out) {
+  struct kir_facts f = kir_facts(k);
+  return f.divisible && (!f.n_lanes || (kir_lanes_own(k, in) && kir_lanes_own(k, out)));
+}
+
 bool kernel_may_overwrite(const struct step *p, int from, int to) {
-  if (p->is_for_device && !kir_facts(p->kernel).divisible) return false;
   int in = buffer_in(p, from, STORE_READ), out = buffer_in(p, to, STORE_WRITTEN);
   return in >= 0 && out >= 0 && binding_is_same(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
-         kir_may_donate(p->kernel, in, out);
+         kir_may_donate(p->kernel, in, out) && (!p->is_for_device || threads_keep_apart(p->kernel, in, out));
 }
 
 /* ---- compiling ---- */
