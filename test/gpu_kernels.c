@@ -307,6 +307,38 @@ TEST(cuda_kernels_on_reversed_memory_give_what_the_vm_gives) {
   else try_all(true);
 }
 
+/* ---- Stopping -------------------------------------------------------------------------------------------------------------- */
+
+/* A kernel that is told to end before it begins: whatever its threads do together they end, and no row was written. */
+static void stop(const struct trial *t) {
+  struct kir_kernel *k = ready(test_kernel(t->kernel));
+  struct shape_class shape = shape_of(k, false);
+  struct world gpu, before;
+  const char *why = "";
+  world_make(&gpu, k, t, false);
+  world_make(&before, k, t, false);
+  struct code *c = backend_cuda.compile(k, &shape, &why);
+  struct launch l = { .sizes = gpu.sizes, .args = gpu.args, .bufs = gpu.bufs, .checks = gpu.checks };
+  EXPECT(c != NULL);
+  EXPECT_INT(cuda_stop_open(cuda_gpu(0), &l.stop), CUDA_OK);
+  EXPECT_INT(cuda_upload(cuda_gpu(0), QUEUE_COMPUTE, l.stop.at, &l.stop.number, sizeof l.stop.number), CUDA_OK);
+  if (c) EXPECT_INT(cuda_run(c, &l, NULL), CUDA_OK);
+  compare(&gpu, &before, 0);
+  if (c) backend_cuda.free(c);
+  world_free(&gpu);
+  world_free(&before);
+  kir_free(k);
+}
+
+TEST(cuda_loops_that_are_told_to_end_do) {
+  static const struct trial loops[] = {
+    { "ar2", "T=100 N=300 p=0.5 q=-0.3", 0 }, { "scan_until", "T=1000 limit=20", 0 }, { "while_shared", "T=200 N=700 limit=30 rate=1.1", 0 },
+    { "while_each", "T=200 N=700 limit=30 rate=1.1", 0 }, { "rnn", "T=20 B=5 H=64", 0 }, { "kalman", "T=50 N=300 dt=0.1 q0=0.1 q1=0.2 r=0.5", 0 },
+  };
+  if (!cuda_available()) return test_skip("there is no device");
+  for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) stop(&loops[i]);
+}
+
 /* ---- Contention ------------------------------------------------------------------------------------------------------------ */
 
 enum { UPDATES = 1000000, SLOTS = 3 };

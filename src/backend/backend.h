@@ -47,6 +47,7 @@ struct launch {
   int64_t *checks;                   /* by site: lowest failing index seen so far, INT64_MAX if none; lowered atomically */
   int64_t lo, hi;                    /* part of the outermost loop (kir_facts.outer); ignored if there is none */
   const volatile int *cancel;        /* polled now and then inside long loops; NULL: never. Stops early if set */
+  struct stop { uint64_t at, number; } stop; /* on a device: long loops end once this number is at that address; at 0: never */
   int64_t parts;                     /* so many launches write what is larger than this one writes; 0: one */
   uint64_t *loads;                   /* vm only: elements loaded, by buffer; NULL: not counted */
 };
@@ -134,6 +135,9 @@ struct device {
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */
   int (*wait)(const struct event *);     /* FAILED: the device is lost, and what was to be done by then */
   bool (*is_past)(const struct event *); /* never waits */
+  bool (*looks)(const struct code *);    /* a kernel with loops that may be stopped; NULL: none is, as the next */
+  int (*stop_open)(const struct device *, struct stop *); /* a place for launches to look at, and a number that nobody has had */
+  int (*stop)(const struct device *, const struct stop *); /* what looks there ends soon, with whatever it has */
   bool (*is_lost)(const struct device *); /* a kernel went wrong: every call fails from now on, and what is there is lost */
 };
 

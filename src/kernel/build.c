@@ -233,7 +233,7 @@ void kir_keep(struct kir_builder *b, int v) {
     with_values(b, KIR_KEEP, 1, &v);
     return;
   }
-  for (int i = 0; i < last->n_in; i++) if (last->in[i] == v) return; /* two nodes may be one value: a row each would be one too many */
+  for (int i = 0; i < last->n_in; i++) if (last->in[i] == v) return; /* two nodes may be one value */
   int *in = take(b->k, (size_t)(last->n_in + 1) * sizeof *in);       /* keep a, then keep b: keep a, b */
   if (!in) return;
   copy(in, last->n_in, last->in);

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/donate.h"
@@ -270,6 +271,38 @@ static void end_checks(struct tour *t) {
   else t->failure = verdict_await(t->verdict);
 }
 
+/* ---- stopping ---- */
+
+static bool looks(const struct plan *p) {
+  for (int i = 0; p->device->looks && i < p->schedule->n_steps; i++)
+    if (p->code[i] && p->code[i]->is_on_device && p->device->looks(p->code[i]->code)) return true;
+  return false;
+}
+
+/* Who waits may be told to stop: then kernels with long loops have a place to look at. */
+static void begin_stop(struct tour *t) {
+  t->r->stop = (struct stop){ 0 };
+  if (!t->failure && t->r->cancel && !t->r->stays_open && looks(t->p)) note(t, t->d->stop_open(t->d, &t->r->stop));
+}
+
+static void nap(long *nanoseconds) {
+  nanosleep(&(struct timespec){ .tv_nsec = *nanoseconds }, NULL);
+  if (*nanoseconds < 64000) *nanoseconds *= 2;
+}
+
+/* Waits for what was enqueued, unless it is cancelled: then it ends, and nobody has seen what it made. What overwrites, or is past
+ * that, is not cancelled any more. */
+static void await_or_stop(struct tour *t) {
+  struct event end = { 0 };
+  long pause = 2000;
+  if (t->failure || !t->r->stop.at) return;
+  end = event_now(t->d, QUEUE_COMPUTE);
+  while (!event_is_past(&end) && !flag_is_set(t->r->cancel) && !t->d->is_lost(t->d)) nap(&pause);
+  if (!flag_is_set(t->r->cancel)) return;
+  note(t, t->d->stop(t->d, &t->r->stop));
+  if (!t->failure) t->failure = plan_stopped(t->r->cancel);
+}
+
 /* ---- memory of leaves that die ---- */
 
 /* The new buffer gets the memory when nothing can keep it from being written. */
@@ -353,11 +386,13 @@ static void run_steps(struct tour *t) {
   if (how == DEVICE_NO_MEMORY) t->failure = device_no_memory(t->d, s->block_bytes, "what is computed on the way");
   else note(t, how);
   if (!t->failure) begin_checks(t);
+  begin_stop(t);
   find_gifts(t);
   for (int i = 0; !t->failure && i < s->n_steps; i++) {
     if (t->r->overwrites == i + 1) pass(t, i);
     if (!t->failure) run_step(t, i);
   }
+  await_or_stop(t);
   end_gifts(t);
   end_outputs(t);
   end_checks(t);

@@ -25,8 +25,8 @@ static int buffer_in(const struct step *p, int store, enum store_use use) {
   return -1;
 }
 
-/* On a device, one thread may store where another has still to load, as what all of them read beside a loop or once a row: there the
- * kernel is one loop whose iterations touch nothing of each other's, and what is in a row's lanes is one lane's. */
+/* On a device, one thread may store where another has still to load, as what all of them read beside a loop or once a row: there
+ * the kernel is one loop whose iterations touch nothing of each other's, and what is in a row's lanes is one lane's. */
 static bool threads_keep_apart(const struct kir_kernel *k, int in, int out) {
   struct kir_facts f = kir_facts(k);
   return f.divisible && (!f.n_lanes || (kir_lanes_own(k, in) && kir_lanes_own(k, out)));
@@ -103,7 +103,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
   if (flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   step_bind(s, c->kernel, base, bound);
-  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .parts = s->parts };
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .stop = r->stop, .parts = s->parts };
   int how = p->device->launch(p->device, c->code, &l);
   if (how == DEVICE_NO_MEMORY)
     return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the device for scratch of %s", c->kernel->name);

@@ -72,6 +72,7 @@ struct run {
   int64_t *checks;               /* on a device: those of the next step, in its memory; NULL: none has any */
   int n_before;                  /* on a device: open verdicts of its leaves (verdict.h) */
   struct verdict **before;
+  struct stop stop;              /* on a device: where kernels with long loops look; at 0: nowhere */
   bool stays_open;               /* on a device: it need not wait for its checks, if it says so: */
   struct verdict *verdict;       /* with a reference; NULL: its values are to be trusted */
 };

@@ -148,7 +148,7 @@ static struct failure *steps_there(struct replaying *f, struct run *r, const str
   int64_t most = 0, rows = word_rows(f->l), each = body_checks(f->body);
   struct failure *why = most_there(f, d, &most);
   uint8_t *stop = f->outside[f->l->spare], is_over = 0;
-  struct run inside = { .cancel = r->cancel, .threads = r->threads, .leaf = f->leaf };
+  struct run inside = { .cancel = r->cancel, .stop = r->stop, .threads = r->threads, .leaf = f->leaf };
   while (!why && *n < most && !is_over) {
     bind(f, *n, stop);
     why = enqueue_step(f, &inside, each ? r->checks + (rows > 1 ? *n * each : 0) : NULL);

@@ -213,6 +213,30 @@ int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, u
   return e ? cuda_status(cu.stream_after(g->queue[q].stream, e, 0), "waiting") : cuda_wait(of, other, point);
 }
 
+/* ---- Stopping ------------------------------------------------------------------------------------------------------------- */
+
+/* Lock held, context entered. */
+static int make_stops(struct gpu *g) {
+  static const uint64_t none[STOPS];
+  uint64_t at = 0;
+  int s = cuda_status(cu.alloc(&at, sizeof none), "making a place to look at");
+  if (!s) s = cuda_status(cu.to_device(at, none, sizeof none, g->queue[QUEUE_COMPUTE].stream), "making a place to look at");
+  if (!s) g->stops = at;
+  return s;
+}
+
+/* One of few places, and a number that tells whose it is: no number comes again, so places are never cleared. */
+int cuda_stop_open(struct gpu *g, struct stop *out) {
+  int s = cuda_enter(g, "making a place to look at");
+  if (s) return s;
+  pthread_mutex_lock(&g->lock);
+  if (!g->stops) s = make_stops(g);
+  uint64_t n = ++g->n_stops;
+  pthread_mutex_unlock(&g->lock);
+  *out = (struct stop){ g->stops + n % STOPS * sizeof n, n };
+  return s;
+}
+
 /* ---- A lost device -------------------------------------------------------------------------------------------------------- */
 
 bool cuda_is_lost(struct gpu *g) {

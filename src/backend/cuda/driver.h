@@ -52,6 +52,7 @@ enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
 enum { POINTS = 64 };                            /* of a queue that have an event of their own */
 enum { CACHED = 2048 };                          /* blocks */
+enum { STOPS = 256 };                            /* runs that can be told to end at the same time */
 enum { SUSPECTS = 8 };                           /* kernels whose names are kept */
 enum { STAGE_LINES = 8, STAGE_PIECES = 2, STAGE_BYTES = 2 << 20 };
 
@@ -88,6 +89,8 @@ struct gpu {
   _Atomic int64_t used, peak, cached, limit, cache_limit;
   struct launched { char name[60]; uint64_t point; } launched[SUSPECTS]; /* the last kernels: they end before that point */
   uint64_t n_launched;
+  uint64_t stops;            /* STOPS words on the device, that say which runs are to end; 0: not there yet */
+  uint64_t n_stops;          /* numbers given so far */
 };
 
 int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */

@@ -211,6 +211,46 @@ static int length(const struct kir_block *b) {
   return n;
 }
 
+/* ---- Stopping ------------------------------------------------------------------------------------------------------------ */
+
+enum { UNLOOKED = 512 }; /* steps between two looks: some 10 to 500 us */
+
+/* All threads of a block see what one has seen, so that none waits at a barrier for others that have ended. */
+static void look_together(struct printer *p, const char *word) {
+  size_t at = p->plan->partial_bytes - PTX_STOP_BYTES;
+  p->uses_first = true;
+  ptx_line(p, "@$first ld.volatile.global.u64 %s, [$stop]", word);
+  ptx_line(p, "@$first st.shared.u64 [partials+%zu], %s", at, word);
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "ld.shared.u64 %s, [partials+%zu]", word, at);
+  ptx_line(p, "bar.sync 0");
+}
+
+/* Before so many steps of a loop. */
+static void look(struct printer *p, const struct kir_stmt *loop, int steps) {
+  if (p->looking != loop) return;
+  const char *on = ptx_label(p, "on"), *is = ptx_own(p, OWN_PRED), *word = ptx_own(p, OWN_LONG);
+  p->uses_stop = true;
+  ptx_line(p, "sub.s32 %s, %s, %d", p->unlooked, p->unlooked, steps);
+  ptx_line(p, "setp.ge.s32 %s, %s, 0", is, p->unlooked);
+  ptx_line(p, "@%s bra %s", is, on);
+  ptx_line(p, "mov.b32 %s, %d", p->unlooked, UNLOOKED);
+  ptx_line(p, "setp.eq.u64 %s, $stop, 0", is);
+  ptx_line(p, "@%s bra %s", is, on);
+  if (p->survey.is_cooperative) look_together(p, word);
+  else ptx_line(p, "ld.volatile.global.u64 %s, [$stop]", word);
+  ptx_line(p, "setp.eq.u64 %s, %s, $stop_number", is, word);
+  ptx_line(p, "@%s ret", is);
+  ptx_place(p, on);
+}
+
+static void begin_looking(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  if (w->serial || w->time || (w->lane && p->survey.is_cooperative) || !p->plan->has_stop || !survey_is_long(s)) return;
+  p->looking = s;
+  p->unlooked = ptx_own(p, OWN_WORD);
+  ptx_line(p, "mov.b32 %s, 0", p->unlooked);
+}
+
 /* The body for var, var + step, .. while that is below `end`; four of them at a time if it is short. Lanes that fail a check go
  * on with the next. */
 static bool folds(const struct kir_stmt *loop) {
@@ -294,6 +334,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
     ptx_line(p, "@%s bra %s", over, leave);
   }
+  look(p, s, copies ? copies : 1);
   if (copies && w.lane == s) early_loads(p, s, step, copies);
   for (int i = 0; i < copies + 1; i++) {
     p->early.turn = i < copies && w.lane == s ? i : -1;
@@ -322,6 +363,7 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
   ptx_line(p, "@%s bra %s", over, rest);
   ptx_walks_fetch(p, walks);
   ptx_place(p, many);
+  look(p, s, walks->depth);
   for (walks->turn = 0; walks->turn < walks->depth; walks->turn++) one_copy(p, s, "1", w);
   walks->turn = -1;
   ptx_walks_settle(p, walks);
@@ -371,6 +413,7 @@ static void serial_loop(struct printer *p, const struct kir_stmt *s, struct wher
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_start(p, x);
   }
   struct ptx_range r = range_of(p, s);
+  begin_looking(p, s, &w);
   w.leave = ptx_label(p, "over"), w.active = NULL, w.serial = s, w.serial_lo = r.lo;
   if (!w.lane) w.time = s, w.time_end = r.hi;
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);

@@ -246,6 +246,12 @@ static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   if (!is_known) *t = (struct ptx_turned){ 0 };
 }
 
+static bool has_long_loop(const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if (s->kind == KIR_SERIAL ? survey_is_long(s) : has_long_loop(&s->body)) return true;
+  return false;
+}
+
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s, const struct shape_class *shape) {
   struct ptx_planner m = { .plan = plan, .k = k, .s = s };
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + count_kind(&k->body,
@@ -255,6 +261,8 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
   plan->is_recurrent = s->is_recurrent;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
+  plan->has_stop = has_long_loop(&k->body);
+  if (plan->has_stop && s->is_cooperative) plan->partial_bytes += PTX_STOP_BYTES; /* what one thread has seen there */
   plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
   m.kept = take(&m, (size_t)n_rows, sizeof *m.kept), m.last = take(&m, (size_t)n_rows, sizeof *m.last);
   plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
@@ -266,7 +274,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   turned(&m, shape);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
-  plan->n_params += plan->has_block + 2 * plan->in_order;
+  plan->n_params += plan->has_block + 2 * plan->in_order + 2 * plan->has_stop;
   return m.why;
 }
 

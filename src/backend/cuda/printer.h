@@ -58,6 +58,9 @@ struct printer {
   uint16_t *stride_used;     /* by buffer: a bit an axis */
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   struct ptx_counter *counter; /* by first result */
+  const struct kir_stmt *looking; /* the serial loop whose steps look whether they are to end; NULL: none */
+  const char *unlooked;      /* .. in a register of this name: how many may still go by before it does */
+  bool uses_stop;
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   struct ptx_early early;
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */

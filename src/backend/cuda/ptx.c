@@ -126,6 +126,7 @@ static void params(struct printer *p, struct text *out) {
   for (int i = 0; i < k->n_args; i++)
     param(out, param_type((weft_dtype)k->vals[k->args[i]].dtype), "p_%s", bare(p->reg[k->args[i]]));
   if (p->plan->n_checks) param(out, "u64", "q_checks");
+  if (p->plan->has_stop) param(out, "u64", "q_stop"), param(out, "u64", "q_stop_number");
   if (p->plan->n_rows) param(out, "u64", "q_scratch");
   if (p->plan->n_rows) param(out, "u64", "q_scratch_bytes");
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
@@ -239,6 +240,9 @@ static void prologue(struct printer *p, struct text *out) {
   load_scalars(p, out, p->k->n_args, p->k->args);
   if (p->n_checks)
     text_add(out, "\t.reg .b64 $checks;\n\tld.param.u64 $checks, [q_checks];\n\tcvta.to.global.u64 $checks, $checks;\n");
+  if (p->uses_stop)
+    text_add(out, "\t.reg .b64 $stop, $stop_number;\n\tld.param.u64 $stop, [q_stop];\n"
+                  "\tld.param.u64 $stop_number, [q_stop_number];\n");
   if (p->plan->has_block) text_add(out, "\t.reg .s64 $block;\n\tld.param.s64 $block, [q_block];\n");
   if (p->uses_first) p->uses_thread[PTX_LANES] = true;
   for (int a = 0; a < PTX_AXES; a++)

@@ -41,12 +41,14 @@ enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
+enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
- * bytes; sizes; args; then, where the plan has them, the address of the check slots; the scratch buffer (0: rows lie in
- * shared memory) and the bytes a block has of it; the offset of every row (a copy: -1, combine in place); the length
- * of a block of the private loop; the copies of iterations, and the bytes of one. */
+ * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
+ * number that ends the kernel if it is found there; the scratch buffer (0: rows lie in shared memory) and the bytes a block has
+ * of it; the offset of every row (a copy: -1, combine in place); the length of a block of the private loop; the copies of
+ * iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
   size_t heading_bytes, main_bytes; /* of the text: its heading, and all but the further entry below, wide, turned or running;
@@ -106,6 +108,7 @@ struct ptx_plan {
                                others time */
   bool locals_are_shared;   /* the rows are locals, and lie in shared memory whatever the launch */
   bool is_recurrent;        /* lanes in a serial loop, that wait for each other in every step */
+  bool has_stop;            /* long loops look now and then whether they are to end */
   bool has_block;           /* the length of private blocks may be chosen */
   bool in_order;            /* every iteration of the private loop has copies of its own, in memory */
   struct ptx_lin block_n, block_b; /* of the private loop; blocks of 1 where it has none */

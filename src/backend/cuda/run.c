@@ -253,6 +253,7 @@ static void fill_params(struct session *s) {
   for (int i = 0; i < p->n_sizes; i++) param(s, (uint64_t)s->l->sizes[i]);
   for (int i = 0; i < p->n_args; i++) param(s, s->l->args[i]);
   if (p->n_checks) param(s, s->checks);
+  if (p->has_stop) param(s, s->l->stop.at), param(s, s->l->stop.number);
   if (p->n_rows) param(s, s->scratch), param(s, s->shape.row_bytes);
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
@@ -467,6 +468,12 @@ static int routine(const struct device *d, const struct routine_call *c, bool on
   return cuda_blame(gpu_of(d), cuda_routine(gpu_of(d), c, only_asks));
 }
 
+static bool looks(const struct code *c) { return c->plan.has_stop; }
+static int stop_open(const struct device *d, struct stop *s) { return cuda_blame(gpu_of(d), cuda_stop_open(gpu_of(d), s)); }
+static int stop(const struct device *d, const struct stop *s) {
+  return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), QUEUE_COPY, s->at, &s->number, sizeof s->number));
+}
+
 /* With WEFT_EXACT sums have the order of the text. */
 static bool may_reorder(void) {
   const char *exact = getenv("WEFT_EXACT");
@@ -482,8 +489,7 @@ static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
   .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .record = record, .follow = follow,
-  .wait = wait,
-    .is_past = is_past,
+  .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
 };
 

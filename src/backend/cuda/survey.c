@@ -46,6 +46,14 @@ bool survey_uses(const struct kir_block *b, int v) {
   return false;
 }
 
+bool survey_is_long(const struct kir_stmt *serial) {
+  bool is_open = false, carries = false;
+  if (serial->extent != KIR_N) return false;
+  for (int i = 0; i < serial->at[0].n; i++) is_open |= serial->at[0].term[i].n > 0;
+  for (const struct kir_stmt *s = serial->body.first; s; s = s->next) carries |= s->kind == KIR_CARRY;
+  return is_open && carries;
+}
+
 bool survey_keeps(const struct kir_stmt *loop, int v) {
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
     for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)

@@ -53,6 +53,7 @@ static inline bool survey_is_own(const struct survey *s, int buf) { /* its copie
 }
 /* A lane loop whose lanes combine floats where loaded subscripts say, in an order that is to be kept: one thread runs it. */
 bool survey_is_one_by_one(const struct survey *, const struct kir_stmt *lane_loop);
+bool survey_is_long(const struct kir_stmt *serial); /* steps that depend on each other, as many as a launch says */
 bool survey_keeps(const struct kir_stmt *lane_loop, int value); /* it has a row of its own */
 bool survey_mentions(struct kir_lin, int value);
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
