@@ -590,7 +590,11 @@ weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of n =
                                                            (-1)^(bits that i and j share); times scale; 0: 1 / sqrt(n) */
 weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
-                                                           diagonal. In pairs, the smallest products first */
+                                                           diagonal. In pairs: */
+/* In which order weft_einsum takes operands together: n - 1 pairs, by their places among the operands that are left, smaller first.
+ * Both leave, and what comes of them is last. products: multiplications in all; sizes that are not known count as 64. For up to 8
+ * operands no order takes fewer, for more the cheapest pair comes first. Either may be NULL. */
+WEFT_MUST weft_status weft_einsum_path(const char *subscripts, int n, weft_array *const[], int pairs[][2], double *products);
 
 /* Convolution. x [N, s.., C] and w [O, k.., C/groups], with as many axes between as you like, give [N, t.., O]:
  *   y[n, i.., o] = sum over j.. and c of x[n, i stride + j dilation - before.., c] w[o, j.., c],

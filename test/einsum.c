@@ -224,3 +224,126 @@ SCOPED(tensordot_of_an_open_size_and_1_is_that_of_two_equal_sizes) {
   weft_call(f, 1, (weft_array *[]){ f64s(2, (double[]){ 1, 2 }) }, 1, &y);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_SHAPE);
 }
+
+/* ---- paths ---- */
+
+/* Terms as texts of names; multiplications to join two, and the cheapest order of all, by trying every one. */
+static double length_of(char c) { return (double)sizes[c - 'a']; }
+
+static bool occurs(const char *names, char c) { return strchr(names, c) != NULL; }
+
+/* What is left of a term: names that others, or the result, have. */
+static void trim(char term[], int n, char all[][32], int k, int also, const char *out) {
+  char kept[32] = { 0 };
+  for (const char *c = term; *c; c++) {
+    bool is_needed = occurs(out, *c);
+    for (int i = 0; i < n; i++) is_needed |= i != k && i != also && occurs(all[i], *c);
+    if (is_needed && !occurs(kept, *c)) kept[strlen(kept)] = *c;
+  }
+  strcpy(term, kept);
+}
+
+/* Joins i and j of `all`, to `next`; returns what it costs. */
+static double join_two(int n, char all[][32], int i, int j, const char *out, char next[][32]) {
+  char a[32], b[32], both[64];
+  double cost = 1;
+  int m = 0;
+  strcpy(a, all[i]), strcpy(b, all[j]);
+  trim(a, n, all, i, -1, out), trim(b, n, all, j, -1, out);
+  strcpy(both, a);
+  for (const char *c = b; *c; c++) if (!occurs(both, *c)) both[strlen(both) + 1] = 0, both[strlen(both)] = *c;
+  for (const char *c = both; *c; c++) cost *= length_of(*c);
+  trim(both, n, all, i, j, out);
+  for (int k = 0; k < n; k++) if (k != i && k != j) strcpy(next[m++], all[k]);
+  strcpy(next[m], both);
+  return cost;
+}
+
+static double cheapest(int n, char all[][32], const char *out) {
+  double least = n > 1 ? INFINITY : 0;
+  for (int j = 1; j < n; j++)
+    for (int i = 0; i < j; i++) {
+      char next[8][32];
+      double cost = join_two(n, all, i, j, out, next);
+      least = fmin(least, cost + cheapest(n - 1, next, out));
+    }
+  return least;
+}
+
+/* What the path costs, step by step as it says. */
+static double cost_of(int n, char all[][32], const char *out, int pairs[][2]) {
+  double sum = 0;
+  for (int k = 0; n > 1; k++, n--) {
+    char next[40][32];
+    EXPECT(pairs[k][0] >= 0 && pairs[k][0] < pairs[k][1] && pairs[k][1] < n);
+    sum += join_two(n, all, pairs[k][0], pairs[k][1], out, next);
+    memcpy(all, next, sizeof *all * (size_t)(n - 1));
+  }
+  return sum;
+}
+
+/* text: terms of names a .. f, an arrow, the result. */
+static double path_of(const char *text, int pairs[][2], int *n, char term[][32], char out[]) {
+  const char *arrow = strstr(text, "->");
+  weft_array *x[32];
+  double products;
+  *n = 0;
+  for (const char *c = text; c < arrow; c += *c == ',') {
+    int64_t dims[8];
+    int rank = 0;
+    memset(term[*n], 0, sizeof term[*n]);
+    for (; c < arrow && *c != ','; c++) dims[rank] = sizes[*c - 'a'], term[*n][rank++] = *c;
+    x[(*n)++] = weft_full(WEFT_F64, rank, dims, 1);
+  }
+  strcpy(out, arrow + 2);
+  EXPECT_OK(weft_einsum_path(text, *n, x, pairs, &products));
+  return products;
+}
+
+SCOPED(no_order_of_pairs_takes_fewer_multiplications_than_that_of_einsum) {
+  static const char *const texts[] = { "ab,bc->ac", "ab,bc,cd->ad", "ab,bc,cd,de->ae", "abc,cd,de,ef->abf", "ab,cd->", "abc,abd,acd->bcd",
+    "a,b,c,d->abcd", "ab,ab,ab->", "abc,bcd,cde,def->af", "ab,bc,cd,de,ef->af", "ace,bdf,ab,cd,ef->", "aab,bc,cc->a", "f,ef,def->" };
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char term[32][32], out[32];
+    int pairs[32][2], n;
+    double products = path_of(texts[i], pairs, &n, term, out), least = cheapest(n, term, out);
+    if (products != least) test_fail(__FILE__, __LINE__, "%s: %g, not %g", texts[i], products, least);
+    EXPECT(cost_of(n, term, out, pairs) == products);
+  }
+}
+
+/* The pair first that is cheapest alone (ac, 2 x 3 ..) would be the wrong one here. */
+SCOPED(a_cheap_pair_does_not_come_first_where_it_makes_the_rest_dear) {
+  char term[32][32], out[32];
+  int pairs[32][2], n;
+  double products = path_of("ab,cd,bc,de->ae", pairs, &n, term, out);
+  EXPECT(cost_of(n, term, out, pairs) == products);
+  EXPECT(pairs[0][0] != 0 || pairs[0][1] != 1); /* ab and cd share nothing */
+}
+
+SCOPED(a_path_of_many_operands_tells_what_it_costs) {
+  char term[40][32], out[32], text[128] = "";
+  int pairs[32][2], n;
+  for (int i = 0; i < 20; i++) strcat(text, i ? ",xy" : "xy"), text[3 * i] = (char)('a' + i % 6), text[3 * i + 1] = (char)('a' + (i + 1) % 6);
+  strcat(text, "->a");
+  double products = path_of(text, pairs, &n, term, out);
+  EXPECT_INT(n, 20);
+  EXPECT(cost_of(n, term, out, pairs) == products);
+}
+
+SCOPED(einsum_path_says_what_is_wrong_and_takes_one_operand) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3, 4), 1), *two[] = { x, x };
+  int pairs[1][2] = { { -1, -1 } };
+  double products = -1;
+  EXPECT_OK(weft_einsum_path("ij->j", 1, &x, NULL, &products));
+  EXPECT(products == 0);
+  EXPECT_OK(weft_einsum_path("ij,ij", 2, two, pairs, NULL));
+  EXPECT_INT(pairs[0][0], 0);
+  EXPECT_INT(pairs[0][1], 1);
+  EXPECT_INT(weft_einsum_path(NULL, 1, &x, pairs, NULL), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_einsum_path: the subscripts are NULL");
+  EXPECT_INT(weft_einsum_path("ij,jk", 2, two, pairs, NULL), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_einsum_path: axes of one name have 4 and 3 elements");
+  EXPECT_INT(weft_einsum_path("ij", 0, two, pairs, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_einsum_path("ij,jk->", 1, two, pairs, NULL), WEFT_ERR_ARG);
+}

@@ -2,6 +2,7 @@
  * where Python runs signal handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for
  * once more. */
 #include "core.h"
+#include "names.h"
 #include <signal.h>
 #include <string.h>
 
@@ -273,6 +274,7 @@ PyMethodDef evaluate_functions[] = {
   { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },
   { "show", show, METH_VARARGS,
     "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm', 'ptx', 'sass' or 'caches' as text" },
+  { "einsum_path", einsum_path, METH_VARARGS, "einsum_path(subscripts, operands): see weft_einsum_path" },
   { "plan", plan, METH_O, "plan(arrays): what eval would do, as a dict; runs nothing" },
   { 0 },
 };

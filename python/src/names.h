@@ -49,6 +49,7 @@ name_call call_full, call_zeros, call_ones, call_full_like, call_zeros_like, cal
 name_call call_arange, call_linspace, call_eye, call_identity, call_rms_norm, call_layer_norm, call_attention;
 name_made make_asarray, make_result_type;
 name_call call_take, call_take_along, call_put_along;
+PyObject *einsum_path(PyObject *, PyObject *);
 name_call call_einsum, call_tensordot, call_dot, call_addmm3, call_matrix_power, call_gather_mm, call_block_masked_mm;
 name_call call_view_as, call_to_f8, call_from_f8;
 name_call call_bincount, call_digitize, call_histogram_bin_edges;

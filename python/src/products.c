@@ -13,6 +13,30 @@ weft_array *call_einsum(const struct name *row, PyObject *const arg[]) {
   return result;
 }
 
+/* einsum_path(subscripts, operands): the pairs, and multiplications in all. */
+PyObject *einsum_path(PyObject *module, PyObject *args) {
+  const char *text;
+  PyObject *operands, *list;
+  struct list l;
+  int pairs[32][2]; /* as many operands there may be at most */
+  double products = 0;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sO", &text, &operands) || list_take(&l, operands)) return NULL;
+  weft_scope *scope = op_begin();
+  weft_status s = weft_einsum_path(text, l.n, l.array, pairs, &products);
+  if (s) raise_status(s);
+  weft_scope_discard(scope);
+  int n = l.n;
+  list_drop(&l);
+  if (s || !(list = PyList_New(n - 1))) return NULL;
+  for (int i = 0; i < n - 1; i++) {
+    PyObject *pair = Py_BuildValue("(ii)", pairs[i][0], pairs[i][1]);
+    if (!pair) return Py_DECREF(list), NULL;
+    PyList_SET_ITEM(list, i, pair);
+  }
+  return Py_BuildValue("(Nd)", list, products);
+}
+
 /* Axes of one operand: a number or several. */
 static int axes_of(PyObject *o, int *n, int axes[]) {
   int64_t axis[WEFT_RANK_MAX];

@@ -47,3 +47,22 @@ def test_what_is_wrong_is_said():
         weft.einsum(3)
     with pytest.raises(ValueError, match="tensordot"):
         weft.tensordot(weft.ones((2, 3)), weft.ones((4, 5)), 1)
+
+
+def test_einsum_paths_are_as_good_as_the_optimal_ones_of_numpy():
+    for text, shapes in (("ij,jk,kl", [(5, 8), (8, 3), (3, 7)]), ("ij,jk,kl->il", [(5, 80), (80, 10), (10, 7)]),
+                         ("bca,cdb,dbf,afc->", [(3, 4, 2), (4, 5, 3), (5, 3, 6), (2, 6, 4)]),
+                         ("ab,bc,cd,de,ef->af", [(9, 2), (2, 8), (8, 3), (3, 7), (7, 4)])):
+        arrays = [np.ones(s, np.float32) for s in shapes]
+        path, said = weft.einsum_path(text, *arrays)
+        assert path[0] == "einsum_path" and len(path) == len(arrays) and said.startswith(text)
+        ours = np.einsum_path(text, *arrays, optimize=path)[1]
+        best = np.einsum_path(text, *arrays, optimize="optimal")[1]
+        flops = lambda s: float(next(line for line in s.split("\n") if "Optimized FLOP" in line).split(":")[1])
+        assert flops(ours) <= flops(best)
+        np.testing.assert_allclose(np.asarray(weft.einsum(text, *arrays)), np.einsum(text, *arrays), rtol=1e-5)
+    assert weft.einsum_path("ii->i", weft.ones((3, 3)))[0] == ["einsum_path"]
+    with pytest.raises(ValueError, match="einsum_path"):
+        weft.einsum_path("ij,jk", weft.ones((3, 3)), weft.ones((2, 3)))
+    with pytest.raises(ValueError, match="einsum_path"):
+        weft.einsum_path("ij")

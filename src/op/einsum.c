@@ -1,18 +1,17 @@
-/* einsum.c -- sums of products by the names of axes. Operands are taken together two at a time, the pair first that takes the
- * fewest multiplications; each pair is one matmul on views, or an elementwise product where nothing is summed. */
+/* einsum.c -- sums of products by the names of axes. Operands are taken together two at a time, in the order that einsum_path.c
+ * finds; each pair is one matmul on views, or an elementwise product where nothing is summed. */
+#include "op/einsum.h"
 #include <string.h>
 #include "op/operand.h"
-
-enum { LETTERS = 52, NAMES = LETTERS + WEFT_RANK_MAX, OPERANDS = 32 }; /* names beyond letters: axes under "..", the last first */
 
 struct named_array { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
 
 struct einsum {
   const char *fn;
   int n;
-  struct named_array term[OPERANDS];
+  struct named_array term[EINSUM_OPERANDS];
   int out_rank, out[WEFT_RANK_MAX];
-  dim size[NAMES];          /* -1: the name does not occur (sizes that are symbols are smaller) */
+  dim size[EINSUM_NAMES];          /* -1: the name does not occur (sizes that are symbols are smaller) */
   struct failure *failure;
 };
 
@@ -43,7 +42,7 @@ static int read_names(const char **text, int hidden, int names[]) {
     if (**text == ' ') continue;
     if (is_dots ? had_dots || hidden < 0 || n + hidden > WEFT_RANK_MAX : name < 0 || n == WEFT_RANK_MAX) return -1;
     if (!is_dots) { names[n++] = name; continue; }
-    for (int i = hidden; i--;) names[n++] = LETTERS + i;
+    for (int i = hidden; i--;) names[n++] = EINSUM_LETTERS + i;
     had_dots = true;
     *text += 2;
   }
@@ -66,8 +65,8 @@ static bool text_wrong(struct einsum *s, const char *text) {
 
 /* Without an arrow: the axes under dots, then the names that occur once, by alphabet. */
 static void implied(struct einsum *s, int hidden) {
-  for (int i = hidden; i--;) s->out[s->out_rank++] = LETTERS + i;
-  for (int name = 0; name < LETTERS; name++) {
+  for (int i = hidden; i--;) s->out[s->out_rank++] = EINSUM_LETTERS + i;
+  for (int name = 0; name < EINSUM_LETTERS; name++) {
     int n = 0;
     for (int k = 0; k < s->n; k++) for (int i = 0; i < s->term[k].rank; i++) n += s->term[k].name[i] == name;
     if (n == 1) s->out[s->out_rank++] = name;
@@ -264,33 +263,32 @@ static struct named_array together(const struct einsum *s, struct named_array *a
 
 /* ---- which two ---- */
 
-/* Elements of the result beyond those of its operands. */
-static double growth(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
-  double n = 1;
-  for (int i = 0; i < a->rank; i++) if (is_needed(s, a->name[i], a, b)) n *= length(s, a->name[i]);
-  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i]) && is_needed(s, b->name[i], a, b)) n *= length(s, b->name[i]);
-  return n - elements(s, a) - elements(s, b);
+/* The order of pairs. An axis of length 1 that others of its name are longer than counts for nothing. */
+static void find_path(const struct einsum *s, struct einsum_path *path) {
+  struct name_bits names[EINSUM_OPERANDS] = { 0 }, wanted = { { 0 } };
+  double lengths[EINSUM_NAMES];
+  for (int name = 0; name < EINSUM_NAMES; name++) lengths[name] = length(s, name);
+  for (int i = 0; i < s->out_rank; i++) name_bits_add(&wanted, s->out[i]);
+  for (int k = 0; k < s->n; k++) {
+    struct node *n = array_node(s->term[k].x);
+    const int *name = s->term[k].name;
+    for (int i = 0; i < n->rank; i++) if (n->dims[i] != 1 || s->size[name[i]] == 1) name_bits_add(&names[k], name[i]);
+    node_release(n);
+  }
+  einsum_find_path(path, s->n, names, wanted, lengths);
 }
 
-/* Multiplications it takes. */
-static double work(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
-  double n = elements(s, a);
-  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) n *= length(s, b->name[i]);
-  return n;
-}
-
-static void join_best(struct einsum *s) {
-  int best_i = -1, best_j = -1;
-  double least = 0, least_growth = 0;
-  for (int j = 1; j < s->n; j++)
-    for (int i = 0; i < j; i++) {
-      double n = work(s, &s->term[i], &s->term[j]), g = growth(s, &s->term[i], &s->term[j]);
-      if (best_i >= 0 && (n > least || (n == least && g >= least_growth))) continue;
-      least = n, least_growth = g, best_i = i, best_j = j;
-    }
-  s->term[best_i] = together(s, &s->term[best_i], &s->term[best_j]);
+static void leave(struct einsum *s, int k) {
   s->n--;
-  memmove(&s->term[best_j], &s->term[best_j + 1], sizeof *s->term * (size_t)(s->n - best_j));
+  memmove(&s->term[k], &s->term[k + 1], sizeof *s->term * (size_t)(s->n - k));
+}
+
+/* Both leave, and what comes of them is last. */
+static void join(struct einsum *s, const int pair[2]) {
+  struct named_array y = together(s, &s->term[pair[0]], &s->term[pair[1]]);
+  leave(s, pair[1]);
+  leave(s, pair[0]);
+  s->term[s->n++] = y;
 }
 
 static weft_array *finish(struct einsum *s) {
@@ -307,27 +305,44 @@ static void cast_all(struct einsum *s) {
 }
 
 static weft_array *compute(struct einsum *s) {
-  if (!note_sizes(s)) return array_failed(s->failure);
+  struct einsum_path path;
+  find_path(s, &path);
   if (s->n > 2) cast_all(s);
   for (int k = 0; k < s->n; k++) drop_ones(s, &s->term[k]), take_diagonals(&s->term[k]);
-  while (s->n > 1) join_best(s);
+  for (int k = 0; s->n > 1; k++) join(s, path.pair[k]);
   return finish(s);
 }
 
 /* ---- public ---- */
 
+/* Reads the text, and sizes by name. The failure is the caller's. */
+static struct failure *read_all(struct einsum *s, const char *subscripts, weft_array *const x[]) {
+  weft_array *bad;
+  if (!subscripts) return fail(WEFT_ERR_ARG, scope_origin(), "%s: the subscripts are NULL", s->fn);
+  if (s->n < 1 || s->n > EINSUM_OPERANDS)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: %d operands; from 1 to %d are possible", s->fn, s->n, EINSUM_OPERANDS);
+  if (!arrays_ok(s->fn, s->n, x, &bad)) return array_failure(s->fn, 0, bad);
+  return read_text(s, subscripts, x) && note_sizes(s) ? NULL : s->failure;
+}
+
 static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) {
   struct einsum s = { .fn = "weft_einsum", .n = n };
-  weft_array *bad;
-  if (!subscripts) return array_bad(WEFT_ERR_ARG, "weft_einsum: the subscripts are NULL");
-  if (n < 1 || n > OPERANDS)
-    return array_failed(fail(WEFT_ERR_ARG, scope_origin(), "weft_einsum: %d operands; from 1 to %d are possible", n, OPERANDS));
-  if (!arrays_ok("weft_einsum", n, x, &bad)) return bad;
-  if (!read_text(&s, subscripts, x)) return array_failed(s.failure);
-  return compute(&s);
+  struct failure *why = read_all(&s, subscripts, x);
+  return why ? array_failed(why) : compute(&s);
 }
 
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { return COMPOSED(einsum(subscripts, n, x)); }
+
+weft_status weft_einsum_path(const char *subscripts, int n, weft_array *const x[], int pairs[][2], double *products) {
+  struct einsum s = { .fn = "weft_einsum_path", .n = n };
+  struct failure *why = read_all(&s, subscripts, x);
+  if (why) return failure_report(why);
+  struct einsum_path path;
+  find_path(&s, &path);
+  if (pairs) memcpy(pairs, path.pair, sizeof *path.pair * (size_t)(n - 1));
+  if (products) *products = path.products;
+  return WEFT_OK;
+}
 
 static struct failure *pairs_check(const struct node *a, const struct node *b, int n, const int i[], const int j[]) {
   struct shape_text s, t;
@@ -376,7 +391,7 @@ static weft_array *tensordot(weft_array *a, weft_array *b, int n, const int a_ax
   nodes_release(2, node);
   if (rank > WEFT_RANK_MAX)
     return array_failed(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: the result has %d axes", rank));
-  return compute(&s);
+  return note_sizes(&s) ? compute(&s) : array_failed(s.failure);
 }
 
 weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
