@@ -707,7 +707,9 @@ static bool is_sampled(enum layout_name how) { return how == DENSE || how == TUR
 /* Dense, every op meets every shape. Fused, it meets every layout on a third of the shapes, another third for the next layout, the
  * next op and the next dtype: each pair of a layout and a shape with a third of the dtypes. The other ways differ in how kernels
  * are joined, encoded and shared, not in what an op is of: there it meets the sampled layouts and a third of the others. */
-static bool is_met(int way, int turn, enum layout_name how) {
+static bool is_met(const struct call *c, int way, int turn, enum layout_name how) {
+  static const enum layout_name others[] = { TURNED, STRIDED_3, OVERLAPPING };
+  if (digest_is_wanted() && c->axes == 0) return how == DENSE || how == others[turn % 3]; /* element by element: one is enough */
   if (is_sampled(how)) return true;
   return !digest_is_wanted() && (way <= FUSED_ON_THE_VM || ((int)how + turn) % 3 == 0);
 }
@@ -721,7 +723,7 @@ static void check_layouts(const struct call *c, weft_dtype t, int which, int tur
   char what[128];
   digest = 0;
   for (int how = 0; how < LAYOUTS; how++)
-    if (is_met(which, turn, (enum layout_name)how)) check_call(c, t, (enum layout_name)how, USUAL, third_of(c, turn, (enum layout_name)how), way);
+    if (is_met(c, which, turn, (enum layout_name)how)) check_call(c, t, (enum layout_name)how, USUAL, third_of(c, turn, (enum layout_name)how), way);
   check_call(c, t, DENSE, SPECIAL, third_of(c, turn + 1, DENSE), way);
   snprintf(what, sizeof what, "%s of %s, %s", c->name, weft_dtype_name(t), way);
   digest_note(what, digest);

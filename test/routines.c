@@ -268,6 +268,18 @@ TEST(cuda_says_what_is_in_no_bin) {
   weft_scope_discard(s);
 }
 
+TEST(cuda_shows_the_ptx_of_routines) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = weft_sort(drawn_floats(WEFT_DIMS(100), 1), 0);
+  const char *ptx = weft_show(1, &y, "ptx");
+  EXPECT(strstr(ptx, "// sort\n") && strstr(ptx, ".visible .entry "));
+  EXPECT_OK(weft_eval(1, &y)); /* what was shown is not what runs: it is compiled */
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 /* ---- codes ---- */
 
 static weft_code_form form;

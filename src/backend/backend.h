@@ -129,6 +129,7 @@ struct device {
                                             addresses and those of checks are the device's own */
   int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none
                                             for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
+  void (*show_routine)(const struct device *, const struct routine_call *, bool is_machine_code, struct text *); /* PTX otherwise */
   bool (*multiplies_halves)(const struct device *); /* a library does so faster than kernels; NULL: none does */
   bool (*attends)(const struct device *); /* kernels that are attention go tile by tile; NULL: they do not */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */

@@ -162,6 +162,13 @@ static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *
   return p->is_there[i] ? enqueue(p, i, r, base) : library_run(p, i, r, base, run_all);
 }
 
+static void show_code(const struct plan *p, int i, bool is_machine_code, struct text *t) {
+  struct routine_array a[MOST_ARRAYS];
+  struct routine_call c;
+  if (p->is_there[i] && p->device->show_routine && describe(p->schedule->step[i].library, NULL, a, &c) && c.n_problems)
+    p->device->show_routine(p->device, &c, is_machine_code, t);
+}
+
 /* ---- what it takes ---- */
 
 static int64_t scratch(const struct plan *p, int i, int threads) {
@@ -200,5 +207,5 @@ void library_show(const struct plan *p, int i, struct text *t) {
 
 const struct step_kind step_library = {
   .name = "library", .where = STEP_WHERE_COMPILED, .stores = library_stores, .compile = compile, .run = run, .scratch = scratch,
-  .library_calls = library_calls, .show = library_show,
+  .library_calls = library_calls, .show = library_show, .show_code = show_code,
 };

@@ -78,18 +78,20 @@ static void show_sass(const struct compiled *c, struct text *t) {
 }
 
 void plan_show(const struct plan *p, const char *what, struct text *t) {
-  bool is_plan = !strcmp(what, "plan");
+  bool is_plan = !strcmp(what, "plan"), is_sass = !strcmp(what, "sass");
   if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time, %lld of them to work in\n", p->schedule->n_steps,
                          (long long)plan_peak(p, eval_threads()), (long long)plan_scratch(p, eval_threads()));
   for (int i = 0; i < p->schedule->n_steps; i++) {
     const struct compiled *c = p->code[i];
-    if (is_plan) p->schedule->step[i].kind->show(p, i, t);
+    const struct step_kind *kind = p->schedule->step[i].kind;
+    if (is_plan) kind->show(p, i, t);
     else if (!c && p->body[i]) plan_show(p->body[i], what, t);
+    else if (!c && kind->show_code && (is_sass || !strcmp(what, "ptx"))) kind->show_code(p, i, is_sass, t);
     else if (!c) continue;
     else if (!strcmp(what, "asm")) {
       if (c->backend->show) c->backend->show(c->code, t);
     } else if (!strcmp(what, "ptx")) show_ptx(c, t);
-    else if (!strcmp(what, "sass")) show_sass(c, t);
+    else if (is_sass) show_sass(c, t);
     else text_add(t, c->text);
   }
 }

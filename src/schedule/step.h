@@ -63,6 +63,8 @@ struct step_kind {
   bool (*may_fail)(const struct plan *, int step); /* for want of memory, by a check, or stopped; NULL: it may */
   int (*library_calls)(const struct plan *, int step); /* of somebody else's code, as this thread's settings are; NULL: none */
   void (*show)(const struct plan *, int step, struct text *);
+  void (*show_code)(const struct plan *, int step, bool is_machine_code, struct text *); /* on a device, PTX otherwise; NULL: it
+                                              has none but its kernel's */
 };
 extern const struct step_kind step_kernel, step_product, step_library_product, step_maker, step_replay, step_library,
   step_host; /* run/ */

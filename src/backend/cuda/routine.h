@@ -16,7 +16,7 @@ routine_run dequantize_there, code_product_there; /* gpu_codes.c */
 
 int cuda_routine(struct gpu *, const struct routine_call *, bool only_asks);
 
-/* For tests: what is loaded on this thread from now on is shown instead, and nothing is compiled. NULL: no more. */
+/* What is loaded on this thread from now on is shown instead, and nothing is compiled. NULL: no more. */
 typedef void routine_reader(void *of, const char *ptx);
 void routine_show(routine_reader *, void *of);
 

@@ -117,12 +117,21 @@ bool cuda_print(const struct kir_kernel *k, const struct shape_class *shape, str
 
 static void show(const struct code *c, struct text *out) { text_add(out, text_of(&c->ptx)); }
 
-static void show_machine_code(const struct code *c, struct text *out) {
+struct showing { struct gpu *gpu; bool is_machine_code; struct text *out; };
+
+static void show_module(void *of, const char *ptx) {
+  struct showing *x = of;
   void *code = NULL;
   size_t bytes = 0;
-  if (cuda_machine_code(c->gpu, text_of(&c->ptx), &code, &bytes)) text_addf(out, "// no machine code shown: %s\n", cuda_message());
-  else cuda_show_sass(code, bytes, out);
+  if (!x->is_machine_code) text_add(x->out, ptx);
+  else if (cuda_machine_code(x->gpu, ptx, &code, &bytes)) text_addf(x->out, "// no machine code shown: %s\n", cuda_message());
+  else cuda_show_sass(code, bytes, x->out);
   mem_free(code);
+}
+
+static void show_machine_code(const struct code *c, struct text *out) {
+  struct showing x = { c->gpu, true, out };
+  show_module(&x, text_of(&c->ptx));
 }
 
 /* ---- Memory of a launch ------------------------------------------------------------------------------------------------- */
@@ -474,6 +483,14 @@ static int stop(const struct device *d, const struct stop *s) {
   return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), QUEUE_COPY, s->at, &s->number, sizeof s->number));
 }
 
+static void show_routine(const struct device *d, const struct routine_call *c, bool is_machine_code, struct text *out) {
+  struct showing x = { gpu_of(d), is_machine_code, out };
+  text_addf(out, "// %s\n", c->name);
+  routine_show(show_module, &x);
+  (void)cuda_routine(x.gpu, c, true);
+  routine_show(NULL, NULL);
+}
+
 /* With WEFT_EXACT sums have the order of the text. */
 static bool may_reorder(void) {
   const char *exact = getenv("WEFT_EXACT");
@@ -488,8 +505,8 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .record = record, .follow = follow,
-  .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
+  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .show_routine = show_routine,
+  .record = record, .follow = follow, .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
 };
 
