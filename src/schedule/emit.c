@@ -329,16 +329,18 @@ static bool splits(struct emit *e) { return is_narrow(e) && ends_in_folds(e); }
 
 static struct kir_lin lin(struct emit *e, int value) { return draft_lin(&e->d, value); }
 
-static const char *const axis_names[][AXES] = { { "N" }, { "R", "C" }, { "A", "B", "C" }, { "A", "B", "C", "D" },
-  { "A", "B", "C", "D", "E" }, { "A", "B", "C", "D", "E", "F" }, { "A", "B", "C", "D", "E", "F", "G" },
-  { "A", "B", "C", "D", "E", "F", "G", "H" } };
-static const char *const var_names[][AXES] = { { "i" }, { "r", "c" }, { "a", "b", "c" }, { "a", "b", "c", "d" },
-  { "a", "b", "c", "d", "e" }, { "a", "b", "c", "d", "e", "f" }, { "a", "b", "c", "d", "e", "f", "g" },
-  { "a", "b", "c", "d", "e", "f", "g", "h" } };
+/* Along n axes, of sizes (0) and of variables that go along them (1). */
+static const char *axis_name(int n, int i, int kind) {
+  static const char *const one[] = { "N", "i" }, *const two[][2] = { { "R", "C" }, { "r", "c" } };
+  static const char *const more[][AXES] = { { "A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L" },
+                                            { "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l" } };
+  _Static_assert(AXES == 12, "a letter for each axis");
+  return n == 1 ? one[kind] : n == 2 ? two[kind][i] : more[kind][i];
+}
 
 static const char *var_name(struct emit *e, int axis) {
   const struct axes *x = &e->axes;
-  for (int i = 0; i < x->n_live; i++) if (x->live[i] == axis) return var_names[x->n_live - 1][i];
+  for (int i = 0; i < x->n_live; i++) if (x->live[i] == axis) return axis_name(x->n_live, i, 1);
   return "i";
 }
 
@@ -380,7 +382,7 @@ static bool declare(struct emit *e) {
   kernel_name(e, name);
   if (!draft_begin(&e->d, e->w, name)) return false;
   for (int i = 0; i < x->n_live; i++)
-    x->size[x->live[i]] = draft_size(&e->d, axis_names[x->n_live - 1][i], x->extent[x->live[i]]);
+    x->size[x->live[i]] = draft_size(&e->d, axis_name(x->n_live, i, 0), x->extent[x->live[i]]);
   for (int i = 0; i < e->n_access; i++) declare_access(e, &e->access[i]);
   for (int i = 0; i < e->n_parts; i++) if (e->part[i].item->is_stored) declare_stored(e, &e->part[i]);
   return true;
