@@ -1,5 +1,5 @@
 /* libcuda.c -- the functions of libcuda.so.1 that weft asks for, on the machine of machine.h: everything is done when it is
- * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the device has. A kernel that goes wrong says so on stderr and loses the
+ * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the device has. WEFT_TEST_DRIVER_CAPABILITY: 90 is 9.0, 80 unless it is said. A kernel that goes wrong says so on stderr and loses the
  * device, as an illegal access does. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -42,7 +42,10 @@ API(cuDeviceTotalMem_v2, size_t *bytes, int d) { return (void)d, *bytes = total(
 
 API(cuDeviceGetAttribute, int *x, int which, int d) {
   (void)d;
-  *x = which == 16 ? 4 : which == 75 ? 8 : which == 76 ? 0 : which == 97 ? 227 << 10 : 0; /* processors, capability, shared memory */
+  const char *s = getenv("WEFT_TEST_DRIVER_CAPABILITY");
+  int capability = s ? atoi(s) : 80;
+  *x = which == 16 ? 4 : which == 75 ? capability / 10 : which == 76 ? capability % 10 : which == 97 ? 227 << 10 : 0; /* 16:
+      processors, 97: shared memory */
   return OK;
 }
 

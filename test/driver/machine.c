@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, WGMMA, FENCE, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "wgmma", "fence" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -294,7 +294,7 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
     t->n_way = n;
     return;
   }
-  int bytes = (int)get(b, t, &i->in[5], T_U32), all = (int)i->in[4].number;
+  int all = (int)i->in[4].number, bytes = i->n_in > 5 ? (int)get(b, t, &i->in[5], T_U32) : all;
   struct instruction to = *i;
   to.is_shared = true;
   struct on_its_way w = { .to = address(b, t, &to, 0, all), .bytes = all, .group = t->group };
@@ -418,6 +418,50 @@ static double half_of(const struct instruction *i, uint64_t word, unsigned high)
   return strcmp(i->how, "bf16") ? (double)f16(h) : f32((uint64_t)h << 16);
 }
 
+/* mma.m8n8k4 and m16n8k4 of f64: a chain of fma in the order of k. */
+static void multiply_doubles(struct block *b, struct thread *first, const struct instruction *i) {
+  double a[16][4], k_n[4][8], c[16][8];
+  unsigned n_a = (unsigned)i->n_to / 2;
+  for (unsigned l = 0; l < 32; l++) {
+    const struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < n_a; e++) a[l / 4 + 8 * e][l % 4] = f64(get(b, x, &i->in[e], T_F64));
+    k_n[l % 4][l / 4] = f64(get(b, x, &i->in[n_a], T_F64));
+    for (unsigned e = 0; e < 2 * n_a; e++) c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2] = f64(get(b, x, &i->in[n_a + 1 + e], T_F64));
+  }
+  for (unsigned l = 0; l < 32; l++) {
+    struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < 2 * n_a; e++) {
+      unsigned r = l / 4 + e / 2 * 8, n = l % 4 * 2 + e % 2;
+      double sum = c[r][n];
+      for (int k = 0; k < 4; k++) sum = fma(a[r][k], k_n[k][n], sum);
+      x->reg[i->to[e].reg] = of_f64(sum);
+    }
+    x->state = RUNS, x->at++;
+  }
+}
+
+/* mma.m16n8k8 of tf32: f32 of which the lower 13 bits are not looked at. */
+static void multiply_tf32(struct block *b, struct thread *first, const struct instruction *i) {
+  double a[16][8], c[16][8], k_n[8][8];
+  for (unsigned l = 0; l < 32; l++) {
+    const struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < 4; e++) {
+      a[l / 4 + e % 2 * 8][l % 4 + e / 2 * 4] = f32(get(b, x, &i->in[e], T_U32) & 0xffffe000);
+      c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2] = f32(get(b, x, &i->in[6 + e], T_F32));
+    }
+    for (unsigned e = 0; e < 2; e++) k_n[l % 4 + e * 4][l / 4] = f32(get(b, x, &i->in[4 + e], T_U32) & 0xffffe000);
+  }
+  for (unsigned l = 0; l < 32; l++) {
+    struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < 4; e++) {
+      double sum = c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2];
+      for (int k = 0; k < 8; k++) sum += a[l / 4 + e / 2 * 8][k] * k_n[k][l % 4 * 2 + e % 2];
+      x->reg[i->to[e].reg] = of_f32((float)sum);
+    }
+    x->state = RUNS, x->at++;
+  }
+}
+
 /* mma.m16n8k16: d = a b + c, f32; each sum rounded once. */
 static void multiply_matrices(struct block *b, struct thread *first, const struct instruction *i) {
   double a[16][16], c[16][8], k_n[16][8];
@@ -438,6 +482,62 @@ static void multiply_matrices(struct block *b, struct thread *first, const struc
   }
 }
 
+/* ---- wgmma ---- */
+
+/* Where 16 bytes of a matrix stand that a register tells of: bits of an address / 16, and chunks exchanged by rows of 128 bytes. */
+static const uint8_t *told(struct block *b, const struct thread *t, uint64_t desc, uint64_t more) {
+  uint64_t base = (uint64_t)(uintptr_t)b->shared, at = base + ((((desc & 0x3fff) << 4) + more - base) & 0x3ffff);
+  at ^= (at >> 7 & 7) << 4;
+  if (desc >> 62 != 1 || at < base || at + 16 > base + b->shared_bytes) return wrong(b, t, "a matrix that is not in shared memory"), NULL;
+  return (const uint8_t *)(uintptr_t)at;
+}
+
+/* Element (n, k) of a matrix of 16 along k: neighbours along k, or turned, along n. */
+static double told_element(struct block *b, const struct thread *t, const struct instruction *i, uint64_t desc, bool turned, unsigned n,
+                           unsigned k) {
+  uint64_t from_piece = (desc >> 16 & 0x3fff) << 4, from_atom = (desc >> 32 & 0x3fff) << 4;
+  uint64_t more = turned ? n / 64 * from_piece + k / 8 * from_atom + k % 8 * 128 + n % 64 / 8 * 16
+                         : n / 8 * from_atom + n % 8 * 128 + k / 8 * 16;
+  const uint8_t *at = told(b, t, desc, more);
+  uint16_t h = 0;
+  if (at) memcpy(&h, at + (turned ? n : k) % 8 * 2, 2);
+  return half_of(i, h, 0);
+}
+
+static bool is_multiplying(const struct instruction *i) { return i->n_to > 4; }
+
+/* wgmma.m64nNk16: the first of 128 threads that are all here; a in registers if the instruction has four more operands. */
+static void multiply_group(struct block *b, struct thread *first, const struct instruction *i) {
+  unsigned columns = (unsigned)i->n_to * 2, at_b = i->n_in == 9 ? 4 : 1;
+  bool in_registers = i->n_in == 9, turned = get(b, first, &i->in[i->n_in - 1], T_U32), adds = get(b, first, &i->in[at_b + 1], T_PRED);
+  static _Thread_local double a[64][16], k_n[16][256];
+  uint64_t desc[2] = { get(b, first, &i->in[0], T_B64), get(b, first, &i->in[at_b], T_B64) };
+  for (unsigned n = 0; n < columns && !*b->why; n++)
+    for (unsigned k = 0; k < 16; k++) k_n[k][n] = told_element(b, first, i, desc[1], turned, n, k);
+  for (unsigned r = 0; r < 64 && !in_registers && !*b->why; r++)
+    for (unsigned k = 0; k < 16; k++) a[r][k] = told_element(b, first, i, desc[0], get(b, first, &i->in[5], T_U32), r, k);
+  for (unsigned u = 0; u < 128 && in_registers; u++)
+    for (unsigned e = 0; e < 8; e++)
+      a[u / 32 * 16 + u % 32 / 4 + e / 2 % 2 * 8][u % 4 * 2 + e % 2 + e / 4 * 8] = half_of(i, get(b, &first[u], &i->in[e / 2], T_U32), e % 2);
+  for (unsigned u = 0; u < 128; u++) {
+    for (unsigned e = 0; e < columns / 2; e++) {
+      unsigned r = u / 32 * 16 + u % 32 / 4 + e / 2 % 2 * 8, n = e / 4 * 8 + u % 4 * 2 + e % 2;
+      double sum = adds ? f32(first[u].reg[i->to[e].reg]) : 0;
+      for (int k = 0; k < 16; k++) sum += a[r][k] * k_n[k][n];
+      first[u].reg[i->to[e].reg] = of_f32((float)sum);
+    }
+    first[u].state = RUNS, first[u].at++;
+  }
+}
+
+/* All threads of the group wait at this instruction. */
+static bool is_group_together(const struct block *b, const struct thread *first) {
+  if ((first - b->t) % 128 || first - b->t + 128 > b->n) return false;
+  for (int u = 0; u < 128; u++)
+    if (first[u].state != WAITS || first[u].at != first->at) return false;
+  return true;
+}
+
 /* Lets those go on who wait for nobody any more. */
 static bool meet(struct block *b) {
   bool any = false, all = true;
@@ -451,11 +551,15 @@ static bool meet(struct block *b) {
       if (all) t->state = RUNS, t->at++, any = true;
       continue;
     }
+    if (i->op == WGMMA) {
+      if (is_group_together(b, t)) multiply_group(b, t, i), any = true;
+      continue;
+    }
     uint32_t mask = mask_of(b, t, i);
     if (!is_together(b, t, mask)) continue;
     any = true;
     if (i->op == LDMATRIX) load_matrices(b, t, i);
-    else if (i->op == MMA) multiply_matrices(b, t, i);
+    else if (i->op == MMA) (i->t == T_F64 ? multiply_doubles : strcmp(i->how, "tf32") ? multiply_matrices : multiply_tf32)(b, t, i);
     else exchange(b, t, i, mask);
   }
   return any;
@@ -525,6 +629,11 @@ static void step(struct block *b, struct thread *t) {
     case RET: t->state = ENDED; return;
     case CP: copy_async(b, t, i); break;
     case BAR: case SHFL: case MATCH: case VOTE: case LDMATRIX: case MMA: t->state = WAITS; return;
+    case WGMMA: /* fence, commit and wait: all is done at once */
+      if (!is_multiplying(i)) break;
+      t->state = WAITS;
+      return;
+    case FENCE: break;
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
     case PREFETCH: break;
@@ -584,7 +693,7 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
   memcpy(b.dims, block, sizeof b.dims);
   *why = 0;
   b.t = calloc((size_t)b.n, sizeof *b.t);
-  b.shared = aligned_alloc(16, (b.shared_bytes + 31) / 16 * 16);
+  b.shared = aligned_alloc(1024, (b.shared_bytes + 2047) / 1024 * 1024);
   uint64_t *reg = calloc((size_t)b.n * regs, sizeof *reg);
   uint8_t *locals = calloc((size_t)b.n, local + 1);
   for (int k = 0; k < b.n; k++) b.t[k].reg = reg + (size_t)k * regs, b.t[k].local = locals + (size_t)k * local;

@@ -25,7 +25,7 @@ struct instruction {
   int guard;                  /* -1: always */
   bool unless;
   int width;                  /* of vectors: .v2 2, .v4 4 */
-  struct arg to[4], in[12];    /* to: more than one of a vector */
+  struct arg *to, in[12];     /* to: more than one of a vector; allocated */
   int n_to, n_in;
   int target;                 /* of a jump */
   int line;

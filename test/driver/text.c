@@ -5,6 +5,7 @@
 #include <string.h>
 #include "machine.h"
 
+enum { MOST = 128 }; /* registers of a list */
 struct names { char **name; int n, room, *slot; }; /* slot: by hash, 1 + the place; 0: none */
 
 struct reader {
@@ -130,7 +131,7 @@ static struct arg argument(struct reader *r) {
 }
 
 /* [a], [a+8], {a, b} or a; the address of memory is the first, its offset the second. */
-static void operand(struct reader *r, struct arg list[4], int *n) {
+static void operand(struct reader *r, struct arg list[MOST], int *n) {
   *n = 0;
   if (accept(r, '[')) {
     list[(*n)++] = argument(r);
@@ -139,7 +140,7 @@ static void operand(struct reader *r, struct arg list[4], int *n) {
     (*n)++;
     expect(r, ']');
   } else if (accept(r, '{')) {
-    do list[(*n)++] = argument(r); while (*n < 4 && accept(r, ','));
+    do list[(*n)++] = argument(r); while (*n < MOST && accept(r, ','));
     expect(r, '}');
   } else {
     list[(*n)++] = argument(r);
@@ -170,10 +171,12 @@ static void modifiers(struct instruction *x, char *w) {
 static void operands(struct reader *r, struct instruction *x, bool stores) {
   int n;
   if (accept(r, ';')) return;
-  if (stores) operand(r, x->in, &x->n_in);
-  else operand(r, x->to, &x->n_to);
+  struct arg first[MOST];
+  operand(r, first, &n);
+  if (stores) for (int i = 0; i < n && i < 12; i++) x->in[x->n_in++] = first[i];
+  else x->n_to = n, x->to = memcpy(malloc((size_t)n * sizeof *first), first, (size_t)n * sizeof *first);
   while (accept(r, ',')) {
-    struct arg more[4];
+    struct arg more[MOST];
     operand(r, more, &n);
     for (int i = 0; i < n && x->n_in < 12; i++) x->in[x->n_in++] = more[i];
     if (n > 1 && !stores && strcmp(x->name, "ld") && strcmp(x->name, "atom")) x->width = n;
@@ -293,7 +296,9 @@ static void memory(struct reader *r, bool is_shared) {
   char w[200], name[200];
   enum type t;
   size_t n = 0;
-  word(r, w), word(r, w), word(r, w); /* .align n .type */
+  word(r, w), word(r, w); /* .align n */
+  size_t align = (size_t)strtoull(w, NULL, 0);
+  word(r, w);
   t = type_of(w + 1);
   word(r, name);
   expect(r, '[');
@@ -302,6 +307,7 @@ static void memory(struct reader *r, bool is_shared) {
     r->shared = grown(r->shared, r->n_shared, sizeof *r->shared);
     r->shared_at = grown(r->shared_at, r->n_shared, sizeof *r->shared_at);
     copy_word(r->shared[r->n_shared], 100, name);
+    r->m->shared_bytes = (r->m->shared_bytes + align - 1) / align * align;
     r->shared_at[r->n_shared++] = r->m->shared_bytes;
     r->m->shared_bytes += (n * (size_t)type_bytes(t) + 15) / 16 * 16;
   } else {
@@ -343,7 +349,8 @@ struct module *module_parse(const char *ptx, char *why, size_t room) {
 
 void module_free(struct module *m) {
   for (int e = 0; e < m->n_entries; e++) {
-    for (int i = 0; i < m->entries[e].n_instructions; i++) free((char *)(uintptr_t)m->entries[e].i[i].name);
+    for (int i = 0; i < m->entries[e].n_instructions; i++)
+      free((char *)(uintptr_t)m->entries[e].i[i].name), free(m->entries[e].i[i].to);
     free(m->entries[e].i);
   }
   for (int t = 0; t < m->n_tables; t++) free(m->tables[t].data);
