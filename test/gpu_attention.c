@@ -1,9 +1,11 @@
 /* gpu_attention.c -- attention tile by tile on the GPU and its derivatives, whose sums have no order to keep, against plain C in
- * doubles: layouts, odd sizes, groups of heads, masks of all kinds, rows that see nothing, scales; and that it is tiles that
+ * doubles: halves and floats, layouts, odd sizes, groups of heads, masks of all kinds, rows that see nothing, scales; and that it is tiles that
  * ran. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
+#include <unistd.h>
 #include "backend/backend.h"
 #include "test.h"
 
@@ -103,7 +105,7 @@ static double largest(const double *x, int64_t n) {
 static void expect_near(const char *what, const struct attention_case *c, weft_dtype t, weft_array *got, const double *want,
     int64_t n) {
   float *x = calloc((size_t)n + 1, sizeof *x);
-  double unit = t == WEFT_BF16 ? 0x1p-7 : 0x1p-10, most = largest(want, n), worst = 0;
+  double unit = t == WEFT_F32 ? 0x1p-20 : t == WEFT_BF16 ? 0x1p-7 : 0x1p-10, most = largest(want, n), worst = 0;
   int64_t n_wrong = 0, at = 0;
   EXPECT_OK(weft_read(weft_cast(got, WEFT_F32), WEFT_F32, x, (size_t)n * sizeof *x));
   for (int64_t i = 0; i < n; i++) {
@@ -169,4 +171,48 @@ TEST(cuda_attention_by_tiles_is_near_that_of_doubles) {
 TEST(cuda_attention_by_tiles_is_near_that_of_doubles_of_the_other_half) {
   test_watchdog(400);
   for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i++) expect_attention(i % 2 ? WEFT_BF16 : WEFT_F16, &cases[i]);
+}
+
+TEST(cuda_attention_of_floats_by_tiles_is_near_that_of_doubles) {
+  test_watchdog(400);
+  for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i++) expect_attention(WEFT_F32, &cases[i]);
+}
+
+/* ---- ptxas ---- */
+
+/* Each module of a text to a file of its own; how many there are. */
+static int write_modules(const char *folder, const char *text) {
+  int n = 0;
+  for (const char *s = strstr(text, "\n.version"), *end; s; s = end) {
+    char path[100];
+    end = strstr(s + 1, "\n.version");
+    snprintf(path, sizeof path, "%s/%d.ptx", folder, n++);
+    FILE *f = fopen(path, "w");
+    EXPECT(f && fwrite(s, 1, end ? (size_t)(end - s) : strlen(s), f) && !fclose(f));
+  }
+  return n;
+}
+
+TEST(cuda_attention_by_tiles_is_assembled) {
+  static const weft_dtype types[] = { WEFT_BF16, WEFT_F16, WEFT_F32 };
+  char folder[] = "/tmp/weft-attention-XXXXXX", command[300];
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  if (system("ptxas --version >/dev/null 2>&1")) { test_skip("there is no ptxas"); return; }
+  for (int i = 0; i < 3; i++) {
+    weft_scope *s = weft_scope_open();
+    struct operand q = operand(types[i], 1, 1, 64, 64, false), dy = operand(types[i], 1, 1, 64, 64, false);
+    weft_set(WEFT_DEVICE, 1);
+    weft_array *y = weft_attention(q.x, q.x, q.x, &(weft_attention_options){ .is_causal = true }), *dq;
+    weft_grad(weft_sum(weft_mul(y, dy.x), WEFT_ALL), 1, &q.x, &dq);
+    strcpy(folder, "/tmp/weft-attention-XXXXXX");
+    EXPECT(mkdtemp(folder) != NULL);
+    EXPECT(write_modules(folder, weft_show(1, &dq, "ptx")) >= 3);
+    weft_set(WEFT_DEVICE, 0);
+    snprintf(command, sizeof command, "cd %s && for f in *.ptx; do ptxas -O1 -arch=sm_90a $f -o out.cubin 2>err || { echo $f; head -3 err; }; "
+             "done >log; head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", folder, folder);
+    EXPECT_INT(system(command), 0);
+    free(q.at), free(dy.at);
+    weft_scope_discard(s);
+  }
 }

@@ -641,7 +641,8 @@ static void refuse(struct folder *f, const struct kir_kernel *k, const char *why
   if (strcmp(why, known[0]) && strcmp(why, known[1])) test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
 }
 
-static void add_kernel(struct folder *f, struct kir_kernel *k) {
+/* For a device of this capability: an old one with any strides, one with wgmma with neighbours along the last axes. */
+static void print_kernel(struct folder *f, struct kir_kernel *k, int capability) {
   struct text out = { 0 };
   struct ptx_plan plan;
   struct shape_class shape;
@@ -649,15 +650,24 @@ static void add_kernel(struct folder *f, struct kir_kernel *k) {
   char path[128];
   memset(&shape, 0, sizeof shape);
   memset(shape.stride, STRIDE_ANY, sizeof shape.stride);
-  snprintf(path, sizeof path, "%s/%03d_%.40s.ptx", f->path, f->n_kernels++, k->name);
-  if (kir_verify(k) || !kir_legalise(k)) test_fail(__FILE__, __LINE__, "%s is not well formed", k->name);
-  else if (!ptx_print(k, &shape, &out, &plan, &why)) refuse(f, k, why);
+  for (int b = 0; b < k->n_bufs && capability == 90; b++)
+    if (k->bufs[b].rank) shape.stride[b][k->bufs[b].rank - 1] = STRIDE_1;
+  snprintf(path, sizeof path, "%s/%03d_%.40s_%d.ptx", f->path, f->n_kernels, k->name, capability);
+  if (!ptx_print(k, &shape, capability, &out, &plan, &why)) refuse(f, k, why);
   else {
-    FILE *file = fopen(path, "w");
-    EXPECT(file && fputs(text_of(&out), file) >= 0 && !fclose(file));
+    if (capability == 80 || plan.halves[0] || plan.floats[0]) { /* others do not look at it */
+      FILE *file = fopen(path, "w");
+      EXPECT(file && fputs(text_of(&out), file) >= 0 && !fclose(file));
+      f->n_kernels++;
+    }
     ptx_plan_free(&plan);
   }
   text_free(&out);
+}
+
+static void add_kernel(struct folder *f, struct kir_kernel *k) {
+  if (kir_verify(k) || !kir_legalise(k)) test_fail(__FILE__, __LINE__, "%s is not well formed", k->name);
+  else print_kernel(f, k, 80), print_kernel(f, k, 90);
   kir_free(k);
 }
 
@@ -681,10 +691,10 @@ TEST(ptx_of_scheduled_programs_is_assembled) {
   EXPECT(mkdtemp(f.path) != NULL);
   for (int p = 0; p < PROGRAMS; p++)
     if (programs[p].make != until) add_program(&f, p); /* its size must be computed first */
-  snprintf(command, sizeof command, "cd %s && for f in *.ptx; do ptxas -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; "
+  snprintf(command, sizeof command, "cd %s && for f in *.ptx; do ptxas -O1 -arch=sm_90a $f -o out.cubin 2>err || { echo $f; head -3 err; }; "
            "done >log; head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", f.path, f.path);
   EXPECT_INT(system(command), 0);
-  printf("%d kernels of %d programs: %d refused, the others taken by ptxas\n", f.n_kernels, PROGRAMS - 1, f.n_refused);
+  printf("%d texts of %d programs: %d refused, the others taken by ptxas\n", f.n_kernels, PROGRAMS - 1, f.n_refused);
 }
 
 TEST(ptx_is_shown_with_and_without_a_device) {

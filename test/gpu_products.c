@@ -1,5 +1,5 @@
-/* gpu_products.c -- products of f16 and bf16 matrices on the GPU, whose sums have no order to keep, against sums in plain C:
- * layouts, odd sizes, batches, what follows, numbers that overflow and NaN. */
+/* gpu_products.c -- products of matrices on the GPU: of f16 and bf16, whose sums have no order to keep, against sums in plain C,
+ * of f32 and f64 against the bits of the host: layouts, odd sizes, batches, what follows, numbers that overflow and NaN. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +63,7 @@ static const struct half_case { int64_t batch, m, n, k; bool turn_a, turn_b; flo
   { 1, 33, 47, 65, false, false, 0 }, { 2, 33, 47, 65, true, true, 0 }, { 1, 136, 264, 128, false, true, 0 },
   { 1, 32, 32, 8, false, false, 0 }, { 1, 40, 40, 1, false, false, 0 }, { 2, 64, 64, 0, false, false, 0 },
   { 1, 33, 56, 1304, false, false, 0 }, /* a library may add such a long sum in parts: not in halves */
+  { 1, 250, 704, 136, false, false, 0 }, { 1, 256, 520, 72, true, true, 0 }, { 1, 256, 512, 200, true, false, 0 },
   { 1, 8, 64, 64, false, false, 0 }, { 0, 64, 64, 64, false, false, 0 }, { 1, 48, 48, 600, false, false, NAN },
   { 1, 48, 48, 40, true, false, INFINITY }, { 1, 48, 48, 40, false, false, 60000 },
 };
@@ -175,4 +176,67 @@ TEST(cuda_derivatives_by_a_matrix_of_halves_add_up_the_batch) {
       free(x.at), free(w.at), free(dy.at), free(got);
       weft_scope_discard(s);
     }
+}
+
+/* ---- f32 and f64 ---- */
+
+/* Numbers of all sizes, now and then an infinity, a nan, a zero of either sign or a denormal. */
+static double number_of(weft_dtype t, int kind) {
+  double x = number(), special[] = { INFINITY, -INFINITY, NAN, 0, -0.0, 0x1p-1060, 0x1p-140 };
+  seed = seed * 1664525u + 1013904223u;
+  unsigned r = seed >> 16;
+  if (kind == 1) return ldexp(x, (int)(r % (t == WEFT_F64 ? 900 : 100)) - (t == WEFT_F64 ? 600 : 80));
+  if (kind == 2 && r % 97 == 0) return special[r / 97 % 7];
+  if (kind == 3) return -0x1p-600 * fabs(x); /* products of it and a positive one vanish, as -0 */
+  return x;
+}
+
+static weft_array *floats(weft_dtype t, const int64_t dims[3], bool turned, int kind) {
+  int64_t n = dims[0] * dims[1] * dims[2], stored[] = { dims[0], dims[turned ? 2 : 1], dims[turned ? 1 : 2] };
+  double *raw = calloc((size_t)n + 1, sizeof *raw);
+  for (int64_t i = 0; i < n; i++) raw[i] = number_of(t, kind);
+  weft_array *x = weft_cast(weft_from(WEFT_F64, 3, stored, raw), t);
+  EXPECT_OK(weft_eval(1, &x));
+  free(raw);
+  return turned ? weft_transpose(x, (const int[]){ 0, 2, 1 }) : x;
+}
+
+static const struct float_case { int64_t batch, m, n, k; bool turn_a, turn_b; int kind, what; } float_cases[] = {
+  { 1, 32, 32, 16, false, false, 0, 0 },   { 1, 33, 47, 65, false, false, 1, 0 },  { 1, 40, 70, 3, true, false, 0, 0 },
+  { 1, 64, 64, 1, false, true, 0, 0 },     { 2, 65, 33, 30, true, true, 2, 1 },    { 1, 130, 200, 40, false, false, 0, 0 },
+  { 1, 300, 310, 37, false, true, 1, 1 },  { 1, 256, 400, 21, true, false, 2, 0 }, { 3, 34, 36, 0, false, false, 0, 1 },
+  { 1, 48, 40, 1100, false, false, 1, 0 }, { 1, 40, 40, 512, false, false, 0, 0 }, { 1, 32, 64, 513, true, true, 0, 1 },
+  { 1, 320, 390, 1027, false, false, 0, 0 }, { 0, 32, 32, 8, false, false, 0, 0 }, { 1, 36, 44, 7, false, false, 3, 0 },
+};
+
+/* what 1: a row is added, and positive parts taken */
+static void expect_host(weft_dtype t, const struct float_case *c) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = floats(t, (const int64_t[]){ c->batch, c->m, c->k }, c->turn_a, c->kind),
+             *b = floats(t, (const int64_t[]){ c->batch, c->k, c->n }, c->turn_b, c->kind == 3 ? 0 : c->kind),
+             *row = floats(t, (const int64_t[]){ 1, 1, c->n }, false, 0);
+  size_t n = (size_t)(c->batch * c->m * c->n), bytes = n * (t == WEFT_F64 ? 8 : 4);
+  char *got[2] = { calloc(bytes + 1, 1), calloc(bytes + 1, 1) };
+  for (int device = 0; device < 2; device++) {
+    weft_scope *one = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *y = weft_matmul(a, b);
+    if (c->what) y = weft_maximum(weft_add(y, row), weft_scalar(0));
+    EXPECT_OK(weft_read(weft_where(weft_eq(y, y), y, weft_cast(weft_scalar(NAN), t)), t, got[device], bytes));
+    weft_set(WEFT_DEVICE, 0);
+    weft_scope_discard(one);
+  }
+  if (memcmp(got[0], got[1], bytes))
+    test_fail(__FILE__, __LINE__, "%s [%lld,%lld,%lld]x[%lld], %d%d, kind %d, %d: not the bits of the host", weft_dtype_name(t),
+              (long long)c->batch, (long long)c->m, (long long)c->k, (long long)c->n, c->turn_a, c->turn_b, c->kind, c->what);
+  free(got[0]), free(got[1]);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_products_of_floats_have_the_bits_of_the_host) {
+  test_watchdog(200);
+  for (size_t i = 0; has_gpu() && i < sizeof float_cases / sizeof *float_cases; i++) {
+    expect_host(WEFT_F32, &float_cases[i]);
+    expect_host(WEFT_F64, &float_cases[i]);
+  }
 }

@@ -35,7 +35,7 @@ static bool is_ready(struct kir_kernel *k) {
 
 static bool print(struct kir_kernel *k, struct text *out, struct ptx_plan *plan, const char **why) {
   struct shape_class shape = usual_shape(k);
-  return is_ready(k) && ptx_print(k, &shape, out, plan, why);
+  return is_ready(k) && ptx_print(k, &shape, 80, out, plan, why);
 }
 
 static struct kir_kernel *parse_one(const char *text) {
@@ -397,7 +397,7 @@ static void print_with_failures(struct kir_kernel *k) {
     const char *why = "nothing";
     int64_t live = mem_live();
     mem_fail_at(n, 0);
-    done = ptx_print(k, &shape, &out, &plan, &why);
+    done = ptx_print(k, &shape, 80, &out, &plan, &why);
     mem_fail_at(0, 0);
     if (done) ptx_plan_free(&plan);
     else EXPECT_TEXT(why, "");

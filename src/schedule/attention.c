@@ -7,7 +7,7 @@
  * where delta is the sum of dy y along rows. What is found is what weft_attention, softmax and their rules write, after
  * rewriting; so
  * a graph that says the same in those words is found too. A product is replaced where it stands: p and the scores are computed
- * only if somebody else wants them. Only f16 and bf16: the device's sums are of another order (backend/cuda/gpu_attention.c). */
+ * only if somebody else wants them. Of f16, bf16 and f32: the device's sums are of another order (backend/cuda/gpu_attention.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +162,7 @@ static bool is_matrix(const struct node *a, const struct node *b, bool is_turned
 }
 
 static bool is_half(weft_dtype t) { return t == WEFT_F16 || t == WEFT_BF16; }
+static bool is_attended(weft_dtype t) { return is_half(t) || t == WEFT_F32; }
 
 static int64_t last(const struct node *x, int k) { return x->dims[x->rank - k]; }
 
@@ -232,12 +233,23 @@ static bool is_by_rows(const struct node *q) {
   return n > 2;
 }
 
+/* q, k', v: halves if all three are of one kind, else as they are multiplied, in f32. */
+static weft_dtype find_operands(struct work *w, const struct soft_found *f, struct node *v, struct node *in[3]) {
+  struct node *x[3] = { f->scores->in[0], f->scores->in[1], v };
+  bool are_halves = true;
+  for (int k = 0; k < 3; k++) {
+    in[k] = before_loading(w, x[k]);
+    are_halves &= in[k] && is_half((weft_dtype)in[k]->dtype) && in[k]->dtype == in[0]->dtype;
+  }
+  for (int k = 0; k < 3 && !are_halves; k++) in[k] = x[k];
+  return (weft_dtype)in[0]->dtype;
+}
+
 /* y: the product p v; NULL: only derivatives are wanted. */
 static bool find_whole(struct work *w, struct node *y, struct node *v, struct soft_found *f) {
-  struct node *in[4] = { before_loading(w, f->scores->in[0]), before_loading(w, f->scores->in[1]), before_loading(w, v), NULL };
-  weft_dtype t = in[0] ? (weft_dtype)in[0]->dtype : WEFT_F32;
-  if (!in[0] || !in[1] || !in[2] || !is_half(t) || in[1]->dtype != t || in[2]->dtype != t || !has_good_sizes(f,
-      v)) return !w->no_memory;
+  struct node *in[4] = { 0 };
+  weft_dtype t = find_operands(w, f, v, in);
+  if (in[1]->dtype != t || in[2]->dtype != t || !is_attended(t) || !has_good_sizes(f, v)) return !w->no_memory;
   struct attend_attr a = { .part = KIR_ATTEND, .scale = (float)f->scale, .is_banded = f->is_banded, .band = f->band,
       .has_mask = f->mask != NULL,
                            .out = { y ? stored_as(w, y, t) : (uint8_t)t } };
@@ -358,7 +370,7 @@ static bool find_grads(struct work *w, const struct soft_found *f) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *dp = find_dp(f, w->list->node[i]), *ds = dp ? find_ds(w, f, w->list->node[i]) : NULL, *dy;
     if (!ds || dp->op->kind != OP_CONTRACT || !is_matrix(f->values, dp->in[1], true)) continue;
-    if (!(dy = before_loading(w, dp->in[0])) || dy->dtype != t) continue;
+    if (!(dy = t == WEFT_F32 ? dp->in[0] : before_loading(w, dp->in[0])) || dy->dtype != t) continue;
     struct grads_found g = { 0 };
     find_products(w, f, ds, dp->in[0], &g);
     if (!put_grads(w, f, &g, dy, t)) return false;

@@ -1,41 +1,54 @@
 /* gpu_attention.c -- attention and its derivatives tile by tile: the entry of kernels that say they are that (kir_attention).
  *
- * A block of 128 threads has 64 or 128 rows of its own, a warp 16 or 32 of them as fragments in registers, and goes through the
- * other side in tiles of 64 rows, which come by cp.async into one of two stages of shared memory while the other is worked on.
+ * A block of threads has 64 or 128 rows of its own and goes through the other side in tiles of 64 rows, which come by cp.async into
+ * one of two stages of shared memory while the other is worked on.
  *
  *   part     own          tiles          what a tile adds
- *   whole    q            k, v           s = q k', p = exp(s - max so far), y += p v; the sum of p beside
+ *   whole    q            k, v           s = q k', p = exp(s - about the largest so far), y += p v; the sum of p beside
  *   query    q, dy        k, v           p = exp(s - lse), ds = p (dy v' - delta), dq += ds k
  *   key      k, v         q, dy          the same of turned matrices: dv += p' dy, dk += ds' q
  *
- * Scores stand nowhere in memory. Products are of halves by mma, sums of f32 in the order of the tiles: two runs agree, but the
- * bits
- * are not those of the kernel's text. So WEFT_EXACT does without such kernels. Rows that see nothing are nan, as they are
- * there, and add nothing to derivatives.
+ * Scores stand nowhere in memory. Sums are of f32 in the order of the tiles: two runs agree, but the bits are not those of the
+ * kernel's text, so WEFT_EXACT does without such kernels. Rows that see nothing are nan, as they are there, and add nothing to
+ * derivatives. There are three ways to multiply, which give lanes the same elements of scores and sums:
+ *   by groups (gpu_group.c): halves, where the device can; four warps have 64 rows, of which they read no fragments;
+ *   by warps: halves by mma, a warp has 16 or 32 rows as fragments in registers;
+ *   of f32: each number is two of tf32, and three products by mma are one of f32 up to 2^-21 of it.
  *
- * A row of shared memory has 16 bytes more than the elements: the eight rows of a fragment are then in different banks. Where an
- * operand is not aligned to 16 bytes, or has no neighbours along its rows, threads copy it element by element. */
+ * By warps and of f32 a row of shared memory has 16 bytes more than the elements: the eight rows of a fragment are then in
+ * different banks. Where an operand is not aligned to 16 bytes, or has no neighbours along its rows, threads copy it element by
+ * element. */
 #include "backend/cuda/printer.h"
 #include <math.h>
 #include <string.h>
 
-enum { THREADS = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* MOST_FRAGMENTS: of 8 columns; MORE: bytes between rows */
+enum { GROUP = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* GROUP: threads; MOST_FRAGMENTS: of 8 columns; MORE: bytes
+                                     between rows */
+
+/* Of f32: bytes of a row of scores that become a factor, and of all of them. */
+enum { TURN_PITCH = (TILE + 8) * 4, TURN_BYTES = 64 * TURN_PITCH };
 
 struct ptx_operand {
   int buf, n, padded;               /* elements of a row, and rounded up to fragments */
   int pitch, at;                    /* bytes from row to row in shared memory; where it begins, tiles: in a stage */
+  int piece;                        /* by groups: bytes from piece to piece */
   const char *base;                 /* of this index of the batch */
   const char *from, *to, *left;     /* what this thread copies next: address, address in shared memory, rows from its own on */
   const char *row_bytes, *step_bytes; /* to the next row; to the next tile */
   const char *is_aligned;
-  const char *plain, *turned;       /* where a lane reads its row of a fragment: of rows along n, or along k */
+  const char *plain, *turned;       /* where a lane reads its row of a fragment: of rows along n, or along k; by groups what tells
+                                       the tensor cores */
 };
 
 struct ptx_attention {
   const struct kir_attention *a;
   enum kir_attention_part part;
   bool is_key, is_grad;
+  bool by_groups;                   /* wgmma */
+  bool is_f32;                      /* by three products of tf32 */
+  int width;                        /* bytes of an element */
   int m;                            /* fragments of 16 rows a warp has */
+  int threads, rows;                /* of a block */
   int stage_bytes, stats_at;
   const char *type;                 /* of mma */
   const char *lane, *warp, *tid, *base, *stage;
@@ -46,10 +59,12 @@ struct ptx_attention {
   const char *fragment[2][2][MOST_FRAGMENTS / 2][4]; /* of own rows: operand, fragment of rows, step of 16 */
   const char *s[2][TILE / 8][4], *ds[2][TILE / 8][4];
   const char *sum[2][2][MOST_FRAGMENTS][4]; /* results: which, fragment of rows, of columns */
-  const char *most[2][2], *total[2][2]; /* of rows: the largest score so far, and the sum */
+  const char *most[2][2], *total[2][2]; /* of rows: about the largest score so far, and the sum */
+  const char *low[2][2];            /* of rows: what is added to an exponent of 2 */
   const char *lse[2][2], *delta[2][2]; /* of own rows, query */
   const char *limit[2][2];          /* whole,
       query: columns below it are seen; key: those from it on. Less this lane's first column */
+  const char *turn;                 /* of f32: where this lane's first scores stand when they become a factor */
   const char *stat;                 /* key: where this lane reads lse and delta of the tile */
   const char *mask_row[2][2], *mask_base;
 };
@@ -67,26 +82,40 @@ static const char *float_text(struct printer *p, float x) {
 
 /* ---- Sizes --------------------------------------------------------------------------------------------------------------- */
 
-static int rows_of(const struct kir_attention *a) { return a->part == KIR_ATTEND && a->d <= 64 && a->e <= 64 ? 2 : 1; }
-static int pitch_of(int n) { return up(n, 16) * 2 + MORE; }
-
-static int stage_of(const struct kir_attention *a) {
-  return TILE * (pitch_of(a->d) + pitch_of(a->e)) + (a->part == KIR_ATTEND_KEY ? 2 * TILE * 4 : 0);
+static bool is_by_groups(const struct ptx_plan *p, const struct kir_attention *a) { return p->by_groups && a->dtype != WEFT_F32; }
+/* Two groups share the tiles: a block of one is slower on an H200, forward by a third, derivatives by a tenth; of four too. */
+static int groups_of(bool by_groups) { return by_groups ? 2 : 1; }
+static int fragments_of(const struct kir_attention *a, bool by_groups) {
+  return !by_groups && a->dtype != WEFT_F32 && a->part == KIR_ATTEND && a->d <= 64 && a->e <= 64 ? 2 : 1;
+}
+static int rows_of(const struct kir_attention *a, bool by_groups) {
+  return TILE * fragments_of(a, by_groups) * groups_of(by_groups);
+}
+/* Bytes that a row of n elements takes, over all pieces. */
+static int row_bytes_of(const struct kir_attention *a, int n, bool by_groups) {
+  return by_groups ? up(n, 64) * 2 : a->dtype == WEFT_F32 ? up(n, 32) * 4 + MORE : up(n, 16) * 2 + MORE;
 }
 
-static int own_bytes(const struct kir_attention *a) {
-  return TILE * rows_of(a) * (pitch_of(a->d) + (a->part == KIR_ATTEND ? 0 : pitch_of(a->e)));
+static int stage_of(const struct kir_attention *a, bool by_groups) {
+  int stats = a->part != KIR_ATTEND_KEY ? 0 : by_groups ? PTX_ATOM : 2 * TILE * 4;
+  return TILE * (row_bytes_of(a, a->d, by_groups) + row_bytes_of(a, a->e, by_groups)) + stats;
+}
+
+static int own_bytes(const struct kir_attention *a, bool by_groups) {
+  int e_bytes = a->part == KIR_ATTEND ? 0 : row_bytes_of(a, a->e, by_groups);
+  return rows_of(a, by_groups) * (row_bytes_of(a, a->d, by_groups) + e_bytes);
 }
 
 bool ptx_attention_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], struct ptx_shape *s) {
   const struct kir_attention *a = p->attention;
   if (!a) return false;
-  int64_t rows = ptx_size(&p->attention_rows, sizes, args), a_block = TILE * rows_of(a);
+  bool by_groups = is_by_groups(p, a);
+  int64_t rows = ptx_size(&p->attention_rows, sizes, args), a_block = rows_of(a, by_groups);
   int64_t blocks = rows > 0 ? (rows - 1) / a_block + 1 : 0;
   for (int i = 0; i < a->n_batch; i++) blocks *= ptx_size(&p->attention_batch[i], sizes, args);
-  s->block[0] = THREADS, s->block[1] = s->block[2] = 1;
+  s->block[0] = (unsigned)(GROUP * groups_of(by_groups)), s->block[1] = s->block[2] = 1;
   s->grid[0] = (unsigned)blocks, s->grid[1] = s->grid[2] = 1;
-  s->shared_bytes = (size_t)(own_bytes(a) + 2 * stage_of(a));
+  s->shared_bytes = (size_t)(own_bytes(a, by_groups) + 2 * stage_of(a, by_groups) + (a->dtype == WEFT_F32 ? TURN_BYTES : 0));
   return true;
 }
 
@@ -117,21 +146,39 @@ static const char *bytes_along(struct printer *p, const struct ptx_attention *t,
   return s ? s : "0";
 }
 
-/* Rows are copied 64 at a time, by two threads each, which take turns with chunks of 16 bytes. */
-static void plan_copy(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *row0,
-    const char *n_rows) {
-  const char *row = word(p), *half = word(p), *bits = longword(p), *across = bytes_along(p, t, o->buf, 1);
-  o->padded = up(o->n, 16);
-  o->pitch = pitch_of(o->n);
-  o->base = base_of(p, t, o->buf);
-  o->row_bytes = bytes_along(p, t, o->buf, 0);
-  o->from = longword(p), o->to = longword(p), o->left = word(p), o->step_bytes = longword(p), o->is_aligned = pred(p);
-  ptx_line(p, "shr.u32 %s, %s, 1", row, t->tid);
-  ptx_line(p, "and.b32 %s, %s, 1", half, t->tid);
-  ptx_line(p, "mul.wide.u32 %s, %s, 16", o->to, half);
+/* How many threads share a row of what is copied, 64 rows at a time: they take turns with chunks of 16 bytes. */
+static int sharers(const struct ptx_attention *t) { return t->threads / TILE; }
+
+/* The row of 64 that this thread copies, and which of its sharers it is. */
+static void copied_row(struct printer *p, const struct ptx_attention *t, const char *row, const char *turn) {
+  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, sharers(t) == 8 ? 3 : sharers(t) == 4 ? 2 : 1);
+  ptx_line(p, "and.b32 %s, %s, %d", turn, t->tid, sharers(t) - 1);
+}
+
+/* Where this thread's first chunk goes: by groups chunk c of row r of a piece stands at c ^ (r mod 8). */
+static void plan_place(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *row, const char *turn) {
+  const char *chunk = word(p), *low = word(p);
+  ptx_line(p, "mov.b32 %s, %s", chunk, turn);
+  if (t->by_groups) {
+    ptx_line(p, "and.b32 %s, %s, 7", low, row);
+    ptx_line(p, "xor.b32 %s, %s, %s", chunk, chunk, low);
+  }
+  ptx_line(p, "mul.wide.u32 %s, %s, 16", o->to, chunk);
   ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", o->to, row, o->pitch, o->to);
   ptx_line(p, "add.s64 %s, %s, %s", o->to, o->to, t->base);
   ptx_line(p, "add.s64 %s, %s, %d", o->to, o->to, o->at);
+}
+
+static void plan_copy(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *row0,
+    const char *n_rows) {
+  const char *row = word(p), *turn = word(p), *bits = longword(p), *across = bytes_along(p, t, o->buf, 1);
+  o->padded = up(o->n, 16);
+  o->pitch = t->by_groups ? PTX_PIECE_ROW : row_bytes_of(t->a, o->n, false);
+  o->base = base_of(p, t, o->buf);
+  o->row_bytes = bytes_along(p, t, o->buf, 0);
+  o->from = longword(p), o->to = longword(p), o->left = word(p), o->step_bytes = longword(p), o->is_aligned = pred(p);
+  copied_row(p, t, row, turn);
+  plan_place(p, t, o, row, turn);
   ptx_line(p, "add.s32 %s, %s, %s", row, row, row0);
   ptx_line(p, "sub.s32 %s, %s, %s", o->left, n_rows, row);
   ptx_line(p, "mov.u64 %s, %s", o->from, o->base);
@@ -147,64 +194,92 @@ static void plan_copy(struct printer *p, const struct ptx_attention *t, struct p
   ptx_line(p, "setp.eq.s64 %s, %s, 0", o->is_aligned, bits);
   bits = longword(p);
   ptx_line(p, "mov.s64 %s, %s", bits, across);
-  ptx_line(p, "setp.eq.and.s64 %s, %s, 2, %s", o->is_aligned, bits, o->is_aligned);
+  ptx_line(p, "setp.eq.and.s64 %s, %s, %d, %s", o->is_aligned, bits, t->width, o->is_aligned);
 }
 
 /* Chunk c of a row has so many bytes that are of the matrix. */
-static int chunk_bytes(const struct ptx_operand *o, int c) {
-  int left = (o->n - 8 * c) * 2;
+static int a_chunk(const struct ptx_attention *t) { return 16 / t->width; } /* elements */
+static int chunk_bytes(const struct ptx_attention *t, const struct ptx_operand *o, int c) {
+  int left = o->n * t->width - 16 * c;
   return left < 0 ? 0 : left > 16 ? 16 : left;
+}
+
+/* The bytes of the chunk that this thread copies, c or one of those its sharers have. */
+static const char *bytes_of_chunk(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, int c,
+                                  const char *turn) {
+  const char *bytes = word(p), *is = pred(p);
+  ptx_line(p, "mov.u32 %s, %d", bytes, chunk_bytes(t, o, c));
+  for (int k = 1; k < sharers(t); k++) {
+    if (chunk_bytes(t, o, c + k) == chunk_bytes(t, o, c + k - 1)) continue;
+    ptx_line(p, "setp.ge.u32 %s, %s, %d", is, turn, k);
+    ptx_line(p, "selp.b32 %s, %d, %s, %s", bytes, chunk_bytes(t, o, c + k), bytes, is);
+  }
+  return bytes;
 }
 
 /* What is beyond the matrix becomes 0. A row that is not there is not read: its address is that of the first. */
 static void copy_chunks(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, const char *to, int more) {
-  const char *from = longword(p), *is = pred(p), *odd = pred(p), *half = word(p);
+  const char *from = longword(p), *is = pred(p), *turn = word(p), *by = longword(p);
   ptx_line(p, "setp.gt.s32 %s, %s, %d", is, o->left, more);
   ptx_line(p, "mov.s64 %s, %s", from, o->from);
   if (more) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->step_bytes);
-  ptx_line(p, "and.b32 %s, %s, 1", half, t->tid);
-  ptx_line(p, "setp.eq.u32 %s, %s, 1", odd, half);
-  {
-    const char *by = longword(p);
-    ptx_line(p, "mul.wide.u32 %s, %s, 16", by, half);
-    ptx_line(p, "add.s64 %s, %s, %s", from, from, by);
-    ptx_line(p, "selp.b64 %s, %s, %s, %s", from, from, o->base, is);
-  }
-  for (int c = 0; c < o->padded / 8; c += 2) {
-    const char *bytes = word(p);
-    int even_bytes = chunk_bytes(o, c), odd_bytes = chunk_bytes(o, c + 1);
-    if (even_bytes == odd_bytes) ptx_line(p, "mov.u32 %s, %d", bytes, even_bytes);
-    else ptx_line(p, "selp.b32 %s, %d, %d, %s", bytes, odd_bytes, even_bytes, odd);
+  ptx_line(p, "and.b32 %s, %s, %d", turn, t->tid, sharers(t) - 1);
+  ptx_line(p, "mul.wide.u32 %s, %s, 16", by, turn);
+  ptx_line(p, "add.s64 %s, %s, %s", from, from, by);
+  ptx_line(p, "selp.b64 %s, %s, %s, %s", from, from, o->base, is);
+  for (int c = 0; c < o->padded / a_chunk(t); c += sharers(t)) {
+    const char *bytes = bytes_of_chunk(p, t, o, c, turn), *at = to;
+    int offset = more * o->pitch + (t->by_groups ? c / 8 * o->piece : 16 * c);
     ptx_line(p, "selp.b32 %s, %s, 0, %s", bytes, bytes, is);
-    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s+%d], 16, %s", to, more * o->pitch + 16 * c, from, 16 * c, bytes);
+    if (t->by_groups && c % 8) ptx_line(p, "xor.b64 %s, %s, %d", at = longword(p), to, 16 * (c % 8));
+    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s+%d], 16, %s", at, offset, from, 16 * c, bytes);
   }
 }
 
-/* The same element by element, in a loop. */
+/* dst: where column `column`, one of this thread's, stands, if its first chunk is at `to`. */
+static void place_of(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, const char *dst, const char *to,
+                     const char *column) {
+  const char *chunk = word(p), *piece = word(p), *in = longword(p);
+  ptx_line(p, "shr.u32 %s, %s, %d", chunk, column, t->is_f32 ? 2 : 3);
+  ptx_line(p, "and.b32 %s, %s, %d", chunk, chunk, -sharers(t));
+  if (t->by_groups) {
+    ptx_line(p, "shr.u32 %s, %s, 3", piece, chunk);
+    ptx_line(p, "and.b32 %s, %s, 7", chunk, chunk);
+  }
+  ptx_line(p, "mul.wide.u32 %s, %s, 16", in, chunk);
+  if (t->by_groups) {
+    ptx_line(p, "xor.b64 %s, %s, %s", dst, to, in);
+    ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", dst, piece, o->piece, dst);
+  } else ptx_line(p, "add.s64 %s, %s, %s", dst, to, in);
+  ptx_line(p, "and.b32 %s, %s, %d", chunk, column, a_chunk(t) - 1);
+  ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", dst, chunk, t->width, dst);
+}
+
+/* The same element by element, in a loop over this thread's chunks. */
 static void copy_elements(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, const char *to, int more) {
-  const char *i = word(p), *column = word(p), *c = word(p), *is = pred(p), *in_row = pred(p), *from = longword(p), *x = ptx_own(p,
-      OWN_HALF),
-             *at = longword(p), *again = ptx_label(p, "elements");
+  const char *i = word(p), *column = word(p), *c = word(p), *is = pred(p), *in_row = pred(p), *from = longword(p),
+             *x = ptx_own(p, t->is_f32 ? OWN_WORD : OWN_HALF), *at = longword(p), *again = ptx_label(p, "elements"),
+             *type = t->is_f32 ? "b32" : "b16";
+  int shift = t->is_f32 ? 2 : 3;
+  ptx_line(p, "and.b32 %s, %s, %d", c, t->tid, sharers(t) - 1);
+  ptx_line(p, "shl.b32 %s, %s, %d", c, c, shift);
   ptx_line(p, "mov.u32 %s, 0", i);
   ptx_place(p, again);
-  ptx_line(p, "shr.u32 %s, %s, 3", c, i);
-  ptx_line(p, "shl.b32 %s, %s, 4", c, c);                   /* 8 elements of two chunks on */
-  ptx_line(p, "and.b32 %s, %s, 7", column, i);
+  ptx_line(p, "shr.u32 %s, %s, %d", column, i, shift);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", column, column, a_chunk(t) * (sharers(t) - 1), i); /* so many of each of its chunks */
   ptx_line(p, "add.u32 %s, %s, %s", column, column, c);
-  ptx_line(p, "mul.wide.u32 %s, %s, 2", at, column);
-  ptx_line(p, "add.s64 %s, %s, %s", at, at, to);
-  ptx_line(p, "and.b32 %s, %s, 1", c, t->tid);
-  ptx_line(p, "mad.lo.u32 %s, %s, 8, %s", column, c, column);
+  place_of(p, t, o, at, to, column);
   ptx_line(p, "setp.gt.s32 %s, %s, %d", in_row, o->left, more);
   ptx_line(p, "setp.lt.and.u32 %s, %s, %d, %s", is, column, o->n, in_row);
   ptx_line(p, "mov.s64 %s, %s", from, o->from);
   if (more) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->step_bytes);
   go(p, from, wide(p, column), bytes_along(p, t, o->buf, 1));
-  ptx_line(p, "mov.b16 %s, 0", x);
-  ptx_line(p, "@%s ld.global.b16 %s, [%s]", is, x, from);
-  ptx_line(p, "st.shared.b16 [%s+%d], %s", at, more * o->pitch, x);
+  ptx_line(p, "mov.%s %s, 0", type, x);
+  ptx_line(p, "@%s ld.global.%s %s, [%s]", is, type, x, from);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, column, o->padded);
+  ptx_line(p, "@%s st.shared.%s [%s+%d], %s", is, type, at, more * o->pitch, x);
   ptx_line(p, "add.u32 %s, %s, 1", i, i);
-  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, i, o->padded / 2);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, i, up(o->padded / sharers(t), a_chunk(t)));
   ptx_line(p, "@%s bra %s", is, again);
 }
 
@@ -296,12 +371,174 @@ static void zeros(struct printer *p, const struct ptx_attention *t, const char *
       for (int e = 0; e < 4; e++) ptx_line(p, "mov.f32 %s, 0f00000000", x[i][j][e]);
 }
 
+/* ---- By groups ----------------------------------------------------------------------------------------------------------- */
+
+/* x = the group's own rows k times the rows of tile k, turned */
+static void group_scores(struct printer *p, const struct ptx_attention *t, int k, const char *x[2][TILE / 8][4]) {
+  const struct ptx_operand *o = &t->tile[k], *own = &t->own[k];
+  const char *to = ptx_group_list(p, (const char *const (*)[4])x[0], TILE / 8);
+  ptx_group_begin(p);
+  for (int s = 0; s < o->padded / 16; s++)
+    ptx_group_multiply(p, &(struct ptx_group){ .type = t->type, .columns = TILE, .adds = s > 0, .sums = to,
+                           .a = ptx_group_at(p, own->plain, NULL, s / 4 * own->piece + s % 4 * 32),
+                           .b = ptx_group_at(p, o->plain, t->stage, s / 4 * o->piece + s % 4 * 32) });
+  ptx_group_end(p, 0);
+}
+
+static const char *pack(struct printer *p, const struct ptx_attention *t, const char *low, const char *high);
+
+/* sum += x, as halves, times tile k */
+static void group_product(struct printer *p, const struct ptx_attention *t, const char *x[TILE / 8][4], int k,
+                          const char *sum[MOST_FRAGMENTS][4]) {
+  const struct ptx_operand *o = &t->tile[k];
+  const char *to = ptx_group_list(p, (const char *const (*)[4])sum, o->padded / 8), *a[TILE / 16][4];
+  for (int s = 0; s < TILE / 16; s++)
+    for (int e = 0; e < 4; e++) a[s][e] = pack(p, t, x[2 * s + e / 2][e % 2 * 2], x[2 * s + e / 2][e % 2 * 2 + 1]);
+  ptx_group_begin(p);
+  for (int s = 0; s < TILE / 16; s++)
+    ptx_group_multiply(p, &(struct ptx_group){ .type = t->type, .columns = o->padded, .adds = true, .sums = to,
+                           .a = ptx_textf(p, "{%s, %s, %s, %s}", a[s][0], a[s][1], a[s][2], a[s][3]), .a_in_registers = true,
+                           .b = ptx_group_at(p, o->turned, t->stage, 2 * s * PTX_ATOM), .b_is_turned = true });
+  ptx_group_end(p, 0);
+}
+
+/* ---- Of f32 -------------------------------------------------------------------------------------------------------------- */
+
+/* x = high + low, each with the 11 bits of tf32, up to 2^-23 of it; so a b is about a.high b.high + a.low b.high + a.high b.low.
+ * What has no finite low part (nan, inf and the largest numbers) is high alone, and has no part in the other two products. */
+struct two_parts { const char *high, *finite, *low; };
+
+static struct two_parts split(struct printer *p, const char *x) {
+  struct two_parts r = { word(p), word(p), word(p) };
+  const char *size = word(p), *is = pred(p);
+  ptx_line(p, "and.b32 %s, %s, 0x7fffffff", size, x);
+  ptx_line(p, "setp.lt.f32 %s, %s, 0f7F7FF000", is, size);
+  ptx_line(p, "mov.b32 %s, %s", r.high, x);
+  ptx_line(p, "@%s add.u32 %s, %s, 0x1000", is, r.high, r.high);
+  ptx_line(p, "and.b32 %s, %s, 0xffffe000", r.high, r.high);
+  ptx_line(p, "sub.rn.f32 %s, %s, %s", r.low, x, r.high);
+  ptx_line(p, "selp.b32 %s, %s, 0, %s", r.low, r.low, is);
+  ptx_line(p, "selp.b32 %s, %s, 0, %s", r.finite, r.high, is);
+  return r;
+}
+
+static struct two_parts load_split(struct printer *p, const char *at, int more) {
+  const char *x = word(p);
+  ptx_line(p, "ld.shared.b32 %s, [%s+%d]", x, at, more);
+  return split(p, x);
+}
+
+static void multiply_tf32(struct printer *p, const char *const c[4], const char *const a[4], const char *b0, const char *b1) {
+  ptx_line(p, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%s, %s, %s, %s}, {%s, %s, %s, %s}, {%s, %s}, {%s, %s, %s, %s}",
+           c[0], c[1], c[2], c[3], a[0], a[1], a[2], a[3], b0, b1, c[0], c[1], c[2], c[3]);
+}
+
+static void multiply_parts(struct printer *p, const char *const c[4], const struct two_parts a[4], const struct two_parts b[2]) {
+  const char *const low[] = { a[0].low, a[1].low, a[2].low, a[3].low },
+             *const high[] = { a[0].high, a[1].high, a[2].high, a[3].high },
+             *const finite[] = { a[0].finite, a[1].finite, a[2].finite, a[3].finite };
+  multiply_tf32(p, c, low, b[0].finite, b[1].finite);
+  multiply_tf32(p, c, finite, b[0].low, b[1].low);
+  multiply_tf32(p, c, high, b[0].high, b[1].high);
+}
+
+/* A loop of n steps of 8 along k: addresses move on. */
+struct step_loop { const char *left, *again; };
+static struct step_loop open_steps(struct printer *p, int n) {
+  struct step_loop r = { word(p), ptx_label(p, "eights") };
+  ptx_line(p, "mov.u32 %s, %d", r.left, n);
+  ptx_place_loop(p, r.again);
+  return r;
+}
+static void close_steps(struct printer *p, struct step_loop r) {
+  const char *is = pred(p);
+  ptx_line(p, "sub.u32 %s, %s, 1", r.left, r.left);
+  ptx_line(p, "setp.ne.u32 %s, %s, 0", is, r.left);
+  ptx_line(p, "@%s bra %s", is, r.again);
+}
+
+static const char *copy_of(struct printer *p, const char *at, const char *more) {
+  const char *r = longword(p);
+  if (more) ptx_line(p, "add.s64 %s, %s, %s", r, at, more);
+  else ptx_line(p, "mov.s64 %s, %s", r, at);
+  return r;
+}
+
+/* Lane l has elements (l / 4, l % 4) of a, eight rows and four columns further, and (l % 4, l / 4) of b, four rows further. */
+static void scores_of_f32(struct printer *p, const struct ptx_attention *t, int k, const char *x[TILE / 8][4]) {
+  const struct ptx_operand *o = &t->tile[k], *own = &t->own[k];
+  const char *at = copy_of(p, o->plain, t->stage), *from = copy_of(p, own->plain, NULL);
+  struct two_parts a[4], b[2];
+  struct step_loop loop = open_steps(p, o->padded / 8);
+  for (int e = 0; e < 4; e++) a[e] = load_split(p, from, e % 2 * 8 * own->pitch + e / 2 * 16);
+  for (int j = 0; j < TILE / 8; j++) {
+    for (int e = 0; e < 2; e++) b[e] = load_split(p, at, 8 * j * o->pitch + 16 * e);
+    multiply_parts(p, x[j], a, b);
+  }
+  ptx_line(p, "add.s64 %s, %s, 32", at, at);
+  ptx_line(p, "add.s64 %s, %s, 32", from, from);
+  close_steps(p, loop);
+}
+
+/* x goes through shared memory, where its columns can be counted. Of its two neighbours there a lane takes one as column l % 4 and
+ * the other as four further; the rows of b are taken so too, since the order of k is free. The tensor cores cut what they add, so
+ * the sums of a tile begin anew and are rounded when they are added. */
+static void product_of_f32(struct printer *p, const struct ptx_attention *t, const char *x[TILE / 8][4], int k,
+                           const char *sum[MOST_FRAGMENTS][4]) {
+  const struct ptx_operand *o = &t->tile[k];
+  const char *at = copy_of(p, o->turned, t->stage), *from = copy_of(p, t->turn, NULL), *c[MOST_FRAGMENTS][4], *v[4];
+  struct two_parts a[4], b[2];
+  ptx_line(p, "bar.warp.sync 0xffffffff"); /* all are done with what was there */
+  for (int j = 0; j < TILE / 8; j++)
+    for (int h = 0; h < 2; h++)
+      ptx_line(p, "st.shared.v2.b32 [%s+%d], {%s, %s}", from, 8 * h * TURN_PITCH + 32 * j, x[j][2 * h], x[j][2 * h + 1]);
+  ptx_line(p, "bar.warp.sync 0xffffffff");
+  for (int j = 0; j < o->padded / 8; j++)
+    for (int e = 0; e < 4; e++) ptx_line(p, "mov.f32 %s, 0f00000000", c[j][e] = word(p));
+  struct step_loop loop = open_steps(p, TILE / 8);
+  for (int h = 0; h < 2; h++)
+    ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", v[h] = word(p), v[2 + h] = word(p), from, 8 * h * TURN_PITCH);
+  for (int e = 0; e < 4; e++) a[e] = split(p, v[e]);
+  for (int j = 0; j < o->padded / 8; j++) {
+    for (int e = 0; e < 2; e++) b[e] = load_split(p, at, e * o->pitch + 32 * j);
+    multiply_parts(p, c[j], a, b);
+  }
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 8 * o->pitch);
+  ptx_line(p, "add.s64 %s, %s, 32", from, from);
+  close_steps(p, loop);
+  for (int j = 0; j < o->padded / 8; j++)
+    for (int e = 0; e < 4; e++) ptx_line(p, "add.rn.f32 %s, %s, %s", sum[j][e], sum[j][e], c[j][e]);
+}
+
+/* Where a lane reads: row l / 4 and column l % 4, or turned row 2 (l % 4) and column l / 4; own rows are those of its warp. */
+static const char *place_of_lane(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, bool is_own,
+                                 bool is_turned) {
+  const char *r = longword(p), *row = word(p), *column = word(p), *quad = word(p);
+  ptx_line(p, "shr.u32 %s, %s, 2", quad, t->lane);
+  ptx_line(p, "and.b32 %s, %s, 3", column, t->lane);
+  ptx_line(p, "mov.b32 %s, %s", row, quad);
+  if (is_own) ptx_line(p, "mad.lo.u32 %s, %s, 16, %s", row, t->warp, row);
+  if (is_turned) {
+    ptx_line(p, "shl.b32 %s, %s, 1", row, column);
+    ptx_line(p, "mov.b32 %s, %s", column, quad);
+  }
+  ptx_line(p, "mul.wide.u32 %s, %s, 4", r, column);
+  ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", r, row, o->pitch, r);
+  ptx_line(p, "add.s64 %s, %s, %s", r, r, t->base);
+  ptx_line(p, "add.s64 %s, %s, %d", r, r, o->at);
+  return r;
+}
+
+/* ---- By warps ------------------------------------------------------------------------------------------------------------ */
+
 /* x = own rows k times the rows of tile k, turned */
 static void scores(struct printer *p, const struct ptx_attention *t, int k, const char *x[2][TILE / 8][4]) {
+  if (t->by_groups) { group_scores(p, t, k, x); return; }
   const struct ptx_operand *o = &t->tile[k];
   const char *at = longword(p), *b[4];
-  ptx_line(p, "add.s64 %s, %s, %s", at, o->plain, t->stage);
   zeros(p, t, x);
+  if (t->is_f32) { scores_of_f32(p, t, k, x[0]); return; }
+  ptx_line(p, "add.s64 %s, %s, %s", at, o->plain, t->stage);
   for (int s = 0; s < o->padded / 16; s++)
     for (int j = 0; j < TILE / 16; j++) {
       load_four(p, at, 16 * j * o->pitch + 32 * s, false, b);
@@ -320,6 +557,8 @@ static const char *pack(struct printer *p, const struct ptx_attention *t, const 
 /* sum += x times tile k */
 static void add_product(struct printer *p, const struct ptx_attention *t, const char *x[2][TILE / 8][4], int k,
                         const char *sum[2][MOST_FRAGMENTS][4]) {
+  if (t->by_groups) { group_product(p, t, x[0], k, sum[0]); return; }
+  if (t->is_f32) { product_of_f32(p, t, x[0], k, sum[0]); return; }
   const struct ptx_operand *o = &t->tile[k];
   const char *at = longword(p), *b[4], *a[2][4];
   ptx_line(p, "add.s64 %s, %s, %s", at, o->turned, t->stage);
@@ -418,7 +657,7 @@ static void limit_scores(struct printer *p, const struct ptx_attention *t, const
   const char *bound = word(p), *end = word(p), *is = pred(p), *all = ptx_label(p, "seen");
   if (t->is_key && !t->a->is_banded) return;
   if (t->is_key) { /* the last key of the block is seen from its row on */
-    ptx_line(p, "add.s32 %s, %s, %d", bound, t->own0, TILE * t->m - 1);
+    ptx_line(p, "add.s32 %s, %s, %d", bound, t->own0, t->rows - 1);
     ptx_line(p, "sub.s32 %s, %s, %s", bound, bound, t->band);
     ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, bound);
   } else {
@@ -470,35 +709,58 @@ static void over_quad(struct printer *p, const char *x, const char *op) {
   }
 }
 
-/* p = 2^(c (s - most)), where most is the largest so far; what was summed before is worth less by the difference. */
-static void soft(struct printer *p, const struct ptx_attention *t) {
-  const char *c = float_text(p, exponent(p, t));
+/* The largest score becomes what is subtracted from now on; what was summed before is worth less by the difference. */
+static void raise_row(struct printer *p, const struct ptx_attention *t, int i, int h, const char *most) {
+  const char *less = word(p), *is = pred(p), *low = t->low[i][h], *total = t->total[i][h];
+  over_quad(p, most, "max");
+  ptx_line(p, "max.f32 %s, %s, %s", most, most, t->most[i][h]);
+  ptx_line(p, "setp.eq.f32 %s, %s, 0fFF800000", is, most);
+  ptx_line(p, "selp.f32 %s, 0f00000000, %s, %s", low, most, is); /* a row that has seen nothing yet: all of it becomes 0 */
+  ptx_line(p, "mul.rn.f32 %s, %s, %s", low, low, float_text(p, -exponent(p, t)));
+  ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", less, t->most[i][h], float_text(p, exponent(p, t)), low);
+  ptx_line(p, "ex2.approx.ftz.f32 %s, %s", less, less);
+  ptx_line(p, "mov.f32 %s, %s", t->most[i][h], most);
+  ptx_line(p, "mul.rn.f32 %s, %s, %s", total, total, less);
+  for (int j = 0; j < t->tile[1].padded / 8; j++)
+    for (int e = 0; e < 2; e++)
+      ptx_line(p, "mul.rn.f32 %s, %s, %s", t->sum[0][i][j][2 * h + e], t->sum[0][i][j][2 * h + e], less);
+}
+
+/* Rows are raised when a score is beyond what was the largest by so much that 2^8 times as much is added: rarely. */
+static void raise_rows(struct printer *p, const struct ptx_attention *t) {
+  const char *most[2][2], *beyond = word(p), *votes = word(p), *is = pred(p), *level = ptx_label(p, "level");
+  ptx_line(p, "mov.f32 %s, 0f00000000", beyond);
   for (int i = 0; i < t->m; i++)
     for (int h = 0; h < 2; h++) {
-      const char *most = word(p), *less = word(p), *low = word(p), *is = pred(p), *total = t->total[i][h];
-      ptx_line(p, "max.f32 %s, %s, %s", most, t->s[i][0][2 * h], t->s[i][0][2 * h + 1]);
+      const char *m = most[i][h] = word(p), *by = word(p);
+      ptx_line(p, "max.f32 %s, %s, %s", m, t->s[i][0][2 * h], t->s[i][0][2 * h + 1]);
       for (int j = 1; j < TILE / 8; j++)
-        for (int e = 0; e < 2; e++) ptx_line(p, "max.f32 %s, %s, %s", most, most, t->s[i][j][2 * h + e]);
-      over_quad(p, most, "max");
-      ptx_line(p, "max.f32 %s, %s, %s", most, most, t->most[i][h]);
-      ptx_line(p, "setp.eq.f32 %s, %s, 0fFF800000", is, most);
-      ptx_line(p, "selp.f32 %s, 0f00000000, %s, %s", low, most, is); /* a row that has seen nothing yet: all of it becomes 0 */
-      ptx_line(p, "mul.rn.f32 %s, %s, %s", low, low, float_text(p, -exponent(p, t)));
-      ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", less, t->most[i][h], c, low);
-      ptx_line(p, "ex2.approx.ftz.f32 %s, %s", less, less);
-      ptx_line(p, "mov.f32 %s, %s", t->most[i][h], most);
-      ptx_line(p, "mul.rn.f32 %s, %s, %s", total, total, less);
+        for (int e = 0; e < 2; e++) ptx_line(p, "max.f32 %s, %s, %s", m, m, t->s[i][j][2 * h + e]);
+      ptx_line(p, "sub.rn.f32 %s, %s, %s", by, m, t->most[i][h]); /* of a row that sees nothing: nan, which loses */
+      ptx_line(p, "max.f32 %s, %s, %s", beyond, beyond, by);
+    }
+  ptx_line(p, "setp.gt.f32 %s, %s, %s", is, beyond, float_text(p, 8 / exponent(p, t)));
+  ptx_line(p, "vote.sync.ballot.b32 %s, %s, 0xffffffff", votes, is);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, votes);
+  ptx_line(p, "@%s bra %s", is, level);
+  for (int i = 0; i < t->m; i++)
+    for (int h = 0; h < 2; h++) raise_row(p, t, i, h, most[i][h]);
+  ptx_place(p, level);
+}
+
+/* p = 2^(c (s - most)), where most is about the largest so far */
+static void soft(struct printer *p, const struct ptx_attention *t) {
+  const char *c = float_text(p, exponent(p, t));
+  raise_rows(p, t);
+  for (int i = 0; i < t->m; i++)
+    for (int h = 0; h < 2; h++)
       for (int j = 0; j < TILE / 8; j++)
         for (int e = 0; e < 2; e++) {
           const char *u = t->s[i][j][2 * h + e];
-          ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, u, c, low);
+          ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, u, c, t->low[i][h]);
           ptx_line(p, "ex2.approx.ftz.f32 %s, %s", u, u);
-          ptx_line(p, "add.rn.f32 %s, %s, %s", total, total, u);
+          ptx_line(p, "add.rn.f32 %s, %s, %s", t->total[i][h], t->total[i][h], u);
         }
-      for (int j = 0; j < t->tile[1].padded / 8; j++)
-        for (int e = 0; e < 2; e++)
-          ptx_line(p, "mul.rn.f32 %s, %s, %s", t->sum[0][i][j][2 * h + e], t->sum[0][i][j][2 * h + e], less);
-    }
 }
 
 /* lse becomes what is added to an exponent of 2. Where a row sees nothing its scores are -inf and stay it: p and ds are 0. */
@@ -624,7 +886,7 @@ static const char *size_word(struct printer *p, int size) {
 /* Blocks of one index of the batch follow each other; those with most to do come first. */
 static void find_block(struct printer *p, struct ptx_attention *t) {
   const char *id = longword(p), *tiles = longword(p), *in = longword(p), *w = word(p);
-  int rows = TILE * t->m;
+  int rows = t->rows;
   ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
   ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
   ptx_line(p, "add.s64 %s, %s, %d", tiles, ptx_val(p, t->is_key ? t->a->columns : t->a->rows), rows - 1);
@@ -659,9 +921,20 @@ static void find_tiles(struct printer *p, struct ptx_attention *t, const char **
     ptx_line(p, "and.b32 %s, %s, %d", t->at, t->at, -TILE);
   } else {
     ptx_line(p, "add.s32 %s, %s, %s", e, t->own0, t->band);
-    ptx_line(p, "add.s32 %s, %s, %d", e, e, TILE * t->m);
+    ptx_line(p, "add.s32 %s, %s, %d", e, e, t->rows);
     ptx_line(p, "min.s32 %s, %s, %s", e, e, t->n_across);
   }
+}
+
+/* What tells the tensor cores of an operand; group: of its 64 rows of it. */
+static const char *told(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, const char *group) {
+  const char *at = longword(p), *by = longword(p);
+  ptx_line(p, "add.s64 %s, %s, %d", at, t->base, o->at);
+  if (group) {
+    ptx_line(p, "mul.wide.u32 %s, %s, %d", by, group, TILE * PTX_PIECE_ROW);
+    ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
+  }
+  return ptx_group_told(p, at, o->piece);
 }
 
 static void plan_operands(struct printer *p, struct ptx_attention *t) {
@@ -669,20 +942,36 @@ static void plan_operands(struct printer *p, struct ptx_attention *t) {
   int own[2] = { t->is_key ? a->k : a->q, t->is_key ? a->v : a->dy }, tile[2] = { t->is_key ? a->q : a->k,
       t->is_key ? a->dy : a->v };
   int n[2] = { a->d, a->e }, at = 0;
+  const char *group = word(p);
+  ptx_line(p, "shr.u32 %s, %s, 7", group, t->tid);
   for (int k = 0; k < (t->is_grad ? 2 : 1); k++) {
-    t->own[k] = (struct ptx_operand){ .buf = own[k], .n = n[k], .at = at };
+    t->own[k] = (struct ptx_operand){ .buf = own[k], .n = n[k], .at = at, .piece = t->rows * PTX_PIECE_ROW };
     plan_copy(p, t, &t->own[k], t->own0, t->n_own);
-    at += TILE * t->m * t->own[k].pitch;
+    if (t->by_groups) t->own[k].plain = told(p, t, &t->own[k], group);
+    if (t->is_f32) t->own[k].plain = place_of_lane(p, t, &t->own[k], true, false);
+    at += t->rows * row_bytes_of(a, n[k], t->by_groups);
   }
   for (int k = 0; k < 2; k++) {
-    t->tile[k] = (struct ptx_operand){ .buf = tile[k], .n = n[k], .at = at };
-    plan_copy(p, t, &t->tile[k], t->at, t->n_across);
-    t->tile[k].plain = row_of_lane(p, t, &t->tile[k], 4, 3);
-    t->tile[k].turned = row_of_lane(p, t, &t->tile[k], 3, 4);
-    at += TILE * t->tile[k].pitch;
+    struct ptx_operand *o = &t->tile[k];
+    *o = (struct ptx_operand){ .buf = tile[k], .n = n[k], .at = at, .piece = TILE * PTX_PIECE_ROW };
+    plan_copy(p, t, o, t->at, t->n_across);
+    if (t->by_groups) o->plain = o->turned = told(p, t, o, NULL);
+    else if (t->is_f32) o->plain = place_of_lane(p, t, o, false, false), o->turned = place_of_lane(p, t, o, false, true);
+    else o->plain = row_of_lane(p, t, o, 4, 3), o->turned = row_of_lane(p, t, o, 3, 4);
+    at += TILE * row_bytes_of(a, n[k], t->by_groups);
   }
   t->stats_at = at;
-  t->stage_bytes = stage_of(a);
+  t->stage_bytes = stage_of(a, t->by_groups);
+  if (t->is_f32) { /* behind all stages; row l / 4, column 2 (l % 4) of the warp's */
+    const char *row = word(p), *column = word(p), *r = t->turn = longword(p);
+    ptx_line(p, "shr.u32 %s, %s, 2", row, t->lane);
+    ptx_line(p, "mad.lo.u32 %s, %s, 16, %s", row, t->warp, row);
+    ptx_line(p, "and.b32 %s, %s, 3", column, t->lane);
+    ptx_line(p, "mul.wide.u32 %s, %s, 8", r, column);
+    ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", r, row, TURN_PITCH, r);
+    ptx_line(p, "add.s64 %s, %s, %s", r, r, t->base);
+    ptx_line(p, "add.s64 %s, %s, %d", r, r, own_bytes(a, t->by_groups) + 2 * t->stage_bytes);
+  }
 }
 
 static void take_registers(struct printer *p, struct ptx_attention *t) {
@@ -695,6 +984,7 @@ static void take_registers(struct printer *p, struct ptx_attention *t) {
     for (int h = 0; h < 2; h++) {
       ptx_line(p, "mov.f32 %s, 0fFF800000", t->most[i][h] = word(p));
       ptx_line(p, "mov.f32 %s, 0f00000000", t->total[i][h] = word(p));
+      ptx_line(p, "mov.f32 %s, 0f00000000", t->low[i][h] = word(p));
     }
   }
 }
@@ -738,6 +1028,13 @@ static void one_tile(struct printer *p, struct ptx_attention *t) {
   add_product(p, t, t->ds, 0, t->sum[0]);
 }
 
+/* All threads meet. What they have copied, the tensor cores may read too. */
+static void copies_have_come(struct printer *p, const struct ptx_attention *t) {
+  ptx_line(p, "cp.async.wait_group 0");
+  if (t->by_groups) ptx_line(p, "fence.proxy.async");
+  ptx_line(p, "bar.sync 0");
+}
+
 /* t->at names the tile whose copies are asked for while a tile is worked on, so the one before is 64 less. */
 static void all_tiles(struct printer *p, struct ptx_attention *t, const char *end) {
   const char *is = pred(p), *leave = ptx_label(p, "leave"), *again = ptx_label(p, "tiles"), *no_more = ptx_label(p, "last"),
@@ -746,8 +1043,7 @@ static void all_tiles(struct printer *p, struct ptx_attention *t, const char *en
   ptx_line(p, "@%s bra %s", is, leave);
   copy_tile(p, t, t->stage);
   ptx_place(p, again);
-  ptx_line(p, "cp.async.wait_group 0");
-  ptx_line(p, "bar.sync 0"); /* the tile has come for all, and all are done with the one before */
+  copies_have_come(p, t); /* the tile, for all, and all are done with the one before */
   ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
   ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, end);
   ptx_line(p, "@%s bra %s", is, no_more);
@@ -765,11 +1061,15 @@ static void all_tiles(struct printer *p, struct ptx_attention *t, const char *en
 
 void ptx_attention(struct printer *p) {
   const struct kir_attention *a = p->k->attention;
+  bool by_groups = is_by_groups(p->plan, a);
   struct ptx_attention t = { .a = a, .part = a->part, .is_key = a->part == KIR_ATTEND_KEY, .is_grad = a->part != KIR_ATTEND,
-      .m = rows_of(a),
-                             .type = a->dtype == WEFT_BF16 ? "bf16" : "f16", .tid = word(p), .lane = word(p), .warp = word(p),
+                             .by_groups = by_groups, .is_f32 = a->dtype == WEFT_F32, .width = kir_width((weft_dtype)a->dtype),
+                             .m = fragments_of(a, by_groups), .rows = rows_of(a, by_groups),
+                             .threads = GROUP * groups_of(by_groups), .type = a->dtype == WEFT_BF16 ? "bf16" : "f16",
+                             .tid = word(p), .lane = word(p), .warp = word(p),
                              .base = longword(p), .stage = longword(p) };
   const char *end;
+  p->threads = t.threads;
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
   ptx_line(p, "shr.u32 %s, %s, 5", t.warp, t.tid);
@@ -786,11 +1086,10 @@ void ptx_attention(struct printer *p) {
   find_tiles(p, &t, &end);
   plan_operands(p, &t);
   take_registers(p, &t);
-  for (int k = 0; k < (t.is_grad ? 2 : 1); k++) copy(p, &t, &t.own[k], NULL, t.m);
+  for (int k = 0; k < (t.is_grad ? 2 : 1); k++) copy(p, &t, &t.own[k], NULL, t.rows / TILE);
   ptx_line(p, "cp.async.commit_group");
-  ptx_line(p, "cp.async.wait_group 0");
-  ptx_line(p, "bar.sync 0");
-  for (int k = 0; k < (t.is_grad ? 2 : 1); k++) load_own(p, &t, k);
+  copies_have_come(p, &t);
+  for (int k = 0; k < (t.is_grad ? 2 : 1) && !t.by_groups && !t.is_f32; k++) load_own(p, &t, k);
   plan_rows(p, &t);
   if (t.part == KIR_ATTEND_QUERY) load_stats(p, &t);
   if (t.is_key) {

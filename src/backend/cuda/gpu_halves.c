@@ -1,6 +1,7 @@
 /* gpu_halves.c -- products of f16 or bf16 matrices by the tensor cores: further entries for kernels that are such a product.
  *
- * [m,k] x [k,n]: a block of threads computes a tile of y, each of its warps a part of that in registers, by mma of 16 x 8 x 16.
+ * [m,k] x [k,n]: a block of threads computes a tile of y, each of its warps a part of that in registers, by mma of 16 x 8 x 16, or
+ * four warps together (gpu_group.c).
  * 64 steps of k at a time come by cp.async into one of several stages of shared memory while others are multiplied. Sums are of
  * f32 in the machine's order: this is the one entry whose bits are not those of the text, so WEFT_EXACT does without it. What
  * follows the sum in the text is then done element by element, from shared memory.
@@ -13,10 +14,13 @@
 #include "base/least.h"
 
 enum { DEPTH = 64, CHUNK = 8, PITCH_MORE = 8 }; /* steps of k a stage; elements of 16 bytes; columns between rows of results */
+enum { PIECE_BYTES = DEPTH * PTX_PIECE_ROW };   /* by groups, not along k: of 64 elements in each of these rows */
 
-/* Large tiles read least of memory; small ones are for products that have too few large ones for all processors. */
-struct halves_form { int rows, columns, warps_down, warps_across, stages; };
-static const struct halves_form forms[PTX_HALVES] = { { 128, 256, 2, 4, 4 }, { 64, 64, 2, 2, 4 } };
+/* Large tiles read least of memory; small ones are for products that have too few large ones for all processors. By groups: large
+ * ones are multiplied by four warps together, 64 rows of all columns (wgmma), where the device can. */
+struct halves_form { int rows, columns, warps_down, warps_across, stages; bool by_groups; };
+static const struct halves_form forms[2][PTX_HALVES] = { { { 128, 256, 2, 4, 4, false }, { 64, 64, 2, 2, 4, false } },
+                                                         { { 128, 256, 8, 1, 4, true }, { 64, 64, 2, 2, 4, false } } };
 
 static int threads_of(const struct halves_form *f) { return 32 * f->warps_down * f->warps_across; }
 static int stage_bytes(const struct halves_form *f) { return (f->rows + f->columns) * DEPTH * 2; }
@@ -62,11 +66,13 @@ struct half_operand {
   bool is_b, along_k;
   int side, at;              /* elements along the loop; where in a stage it stands */
   int chunks, a_pass, passes; /* in a row of shared memory; rows that the threads copy at a time, and how often */
+  int row_bytes;             /* from row to row there */
   const char *from, *to;     /* what this thread copies: an address, and an offset in a stage */
   const char *pass_bytes, *step_bytes;  /* from pass to pass, from stage to stage */
   const char *left;          /* along k: rows of the matrix from this thread's on; else steps of k from its row on, in all */
   const char *bytes;         /* along k: steps of k from its chunk on, in all; else bytes of its chunk that are of the matrix */
   const char *fragment[4];   /* offsets in a stage: along k by step of 16, else by fragment */
+  const char *told;          /* by groups: what tells the tensor cores of it, in the first stage */
 };
 
 struct half_tile {
@@ -77,7 +83,7 @@ struct half_tile {
   const char *row0, *column0, *rows, *columns;
   struct half_operand operand[2];
   int m, n;                  /* fragments of a warp: of 16 rows, of 8 columns */
-  const char *acc[8][8][4];
+  const char *acc[8][32][4];
 };
 
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
@@ -125,8 +131,15 @@ static void plan_copy(struct printer *p, const struct half_tile *t, struct half_
   ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, o->chunks - 1);
   ptx_line(p, "and.b32 %s, %s, 7", mixed, row);
   ptx_line(p, "xor.b32 %s, %s, %s", mixed, mixed, chunk);
+  o->row_bytes = t->f->by_groups ? PTX_PIECE_ROW : o->chunks * 16;
+  if (t->f->by_groups) {
+    const char *piece = word(p);
+    ptx_line(p, "shr.u32 %s, %s, 3", piece, mixed);
+    ptx_line(p, "and.b32 %s, %s, 7", mixed, mixed);
+    ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", mixed, piece, PIECE_BYTES / 16, mixed);
+  }
   ptx_line(p, "shl.b32 %s, %s, 4", mixed, mixed);
-  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", mixed, row, o->chunks * 16, mixed);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", mixed, row, o->row_bytes, mixed);
   ptx_line(p, "add.u32 %s, %s, %d", mixed, mixed, o->at);
   o->to = mixed;
   ptx_line(p, "shl.b32 %s, %s, 3", chunk, chunk);
@@ -161,7 +174,7 @@ static void copy_stage(struct printer *p, const struct half_operand *o, const ch
   for (int i = 0; i < o->passes; i++) {
     ptx_line(p, "setp.gt.s32 %s, %s, %d", is, left, i * o->a_pass);
     ptx_line(p, "selp.b32 %s, %s, 0, %s", size, all, is);
-    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s], 16, %s", to, i * o->a_pass * o->chunks * 16, from, size);
+    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s], 16, %s", to, i * o->a_pass * o->row_bytes, from, size);
     if (i + 1 < o->passes) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->pass_bytes);
   }
   ptx_line(p, "add.s64 %s, %s, %s", o->from, o->from, o->step_bytes);
@@ -216,8 +229,24 @@ static void load_fragments(struct printer *p, const struct half_tile *t, const c
   for (int j = 0; j < t->n / 2; j++) load_fragment(p, &t->operand[1], stage, j, s, f->b[j]);
 }
 
+/* By groups: while a stage is multiplied the next one is waited for. */
+static void group_stage(struct printer *p, const struct half_tile *t, const char *stage) {
+  const char *sums = ptx_group_list(p, (const char *const (*)[4])t->acc[0], t->n), *by = longword(p);
+  ptx_line(p, "sub.s64 %s, %s, %s", by, stage, t->base);
+  ptx_group_begin(p);
+  for (int s = 0; s < DEPTH / 16; s++) {
+    const char *of[2];
+    for (int i = 0; i < 2; i++) of[i] = ptx_group_at(p, t->operand[i].told, by, t->operand[i].along_k ? 32 * s : 2 * s * PTX_ATOM);
+    ptx_group_multiply(p, &(struct ptx_group){ .type = t->dtype == WEFT_BF16 ? "bf16" : "f16", .columns = t->f->columns,
+                           .adds = true, .sums = sums, .a = of[0], .a_is_turned = !t->operand[0].along_k, .b = of[1],
+                           .b_is_turned = !t->operand[1].along_k });
+  }
+  ptx_group_end(p, 1);
+}
+
 /* 16 steps at a time; the fragments of the next are on their way. */
 static void multiply_stage(struct printer *p, const struct half_tile *t, const char *stage) {
+  if (t->f->by_groups) { group_stage(p, t, stage); return; }
   const char *type = t->dtype == WEFT_BF16 ? "bf16" : "f16";
   struct half_fragments f[2];
   load_fragments(p, t, stage, 0, &f[0]);
@@ -264,12 +293,14 @@ static void sums(struct printer *p, const struct half_tile *t) {
   ptx_line(p, "add.s64 %s, %s, %d", end, t->base, t->f->stages * stage_bytes(t->f));
   ptx_line(p, "mov.s64 %s, 0", k0);
   ptx_line(p, "mov.s64 %s, 0", k1);
-  for (int i = 0; i + 1 < t->f->stages; i++) enqueue(p, t, in, k0), next_stage(p, t, in, end);
+  int ahead = t->f->by_groups ? t->f->stages - 2 : t->f->stages - 1; /* by groups the stage before may still be multiplied */
+  for (int i = 0; i < ahead; i++) enqueue(p, t, in, k0), next_stage(p, t, in, end);
   ptx_place(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k1, t->k);
   ptx_line(p, "@%s bra %s", is, leave);
-  ptx_line(p, "cp.async.wait_group %d", t->f->stages - 2);
-  ptx_line(p, "bar.sync 0"); /* this stage has come for all, and all are done with the one before, whose place is next */
+  ptx_line(p, "cp.async.wait_group %d", ahead - 1);
+  if (t->f->by_groups) ptx_line(p, "fence.proxy.async");
+  ptx_line(p, "bar.sync 0"); /* this stage has come for all, and all are done with the one whose place is next */
   enqueue(p, t, in, k0);
   next_stage(p, t, in, end);
   multiply_stage(p, t, out);
@@ -277,6 +308,7 @@ static void sums(struct printer *p, const struct half_tile *t) {
   ptx_line(p, "add.s64 %s, %s, %d", k1, k1, DEPTH);
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
+  if (t->f->by_groups) ptx_group_end(p, 0);
   ptx_line(p, "cp.async.wait_group 0");
   ptx_line(p, "bar.sync 0");
 }
@@ -355,6 +387,15 @@ static void find_tile(struct printer *p, struct half_tile *t) {
   ptx_line(p, "shl.b64 %s, %s, %d", t->column0, t->column0, log_2(t->f->columns));
 }
 
+/* By groups: a group has 64 rows of a, and all of b. */
+static void tell(struct printer *p, const struct half_tile *t, struct half_operand *o) {
+  const char *at = longword(p), *group = word(p);
+  ptx_line(p, "add.s64 %s, %s, %d", at, t->base, o->at);
+  ptx_line(p, "shr.u32 %s, %s, 7", group, t->tid);
+  if (!o->is_b) ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, group, 64 * PTX_PIECE_ROW, at);
+  o->told = ptx_group_told(p, at, PIECE_BYTES);
+}
+
 static void one_tile(struct printer *p, struct half_tile *t) {
   const char *warp = word(p), *down = word(p), *across = word(p);
   t->m = t->f->rows / t->f->warps_down / 16, t->n = t->f->columns / t->f->warps_across / 8;
@@ -368,7 +409,8 @@ static void one_tile(struct printer *p, struct half_tile *t) {
                                 .is_b = i, .side = i ? t->f->columns : t->f->rows, .at = i ? t->f->rows * DEPTH * 2 : 0 };
     o->along_k = axis_along(p->shape, o->load, x->step) >= 0;
     plan_copy(p, t, o);
-    plan_fragments(p, t, o, i ? across : down, i ? 8 * t->n : 16 * t->m);
+    if (t->f->by_groups) tell(p, t, o);
+    else plan_fragments(p, t, o, i ? across : down, i ? 8 * t->n : 16 * t->m);
   }
   for (int i = 0; i < t->m; i++)
     for (int j = 0; j < t->n; j++)
@@ -383,7 +425,8 @@ static void tile_of_batch(struct printer *p, void *of) { one_tile(p, of); }
 
 void ptx_halves(struct printer *p, int form) {
   const struct survey_product *x = &p->survey.product;
-  struct half_tile t = { .x = x, .f = &forms[form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
+  struct half_tile t = { .x = x, 
+                         .f = &forms[p->plan->by_groups][form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
                          .tid = word(p), .lane = word(p), .base = longword(p), .row0 = longword(p), .column0 = longword(p) };
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
@@ -416,7 +459,7 @@ bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, con
   int64_t rows = ptx_size(&p->product_rows, sizes, args), columns = ptx_size(&p->product_columns, sizes, args), tiles = 0;
   int form = 0;
   for (; form < PTX_HALVES; form++) {
-    const struct halves_form *f = &forms[form];
+    const struct halves_form *f = &forms[p->by_groups][form];
     bool is_last = form == PTX_HALVES - 1;
     tiles = parts(rows, f->rows) * parts(columns, f->columns);
     if (shared_of(f) > m->shared_bytes || tiles > INT32_MAX) continue;
@@ -424,8 +467,9 @@ bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, con
   }
   if (form == PTX_HALVES) return false;
   s->halves_form = form, s->is_halves = true;
-  s->block[0] = (unsigned)threads_of(&forms[form]);
+  const struct halves_form *f = &forms[p->by_groups][form];
+  s->block[0] = (unsigned)threads_of(f);
   s->grid[0] = (unsigned)tiles, s->grid[1] = 1;
-  s->shared_bytes = shared_of(&forms[form]);
+  s->shared_bytes = shared_of(f);
   return true;
 }

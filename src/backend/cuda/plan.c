@@ -469,7 +469,7 @@ enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for */
 
 static bool product_shape(const struct user *u, struct ptx_shape *s) {
   const struct ptx_plan *p = u->p;
-  if (!p->product) return false;
+  if (!p->product && !p->floats[0]) return false;
   int64_t rows = ptx_size(&p->product_rows, u->sizes, u->args), columns = ptx_size(&p->product_columns, u->sizes, u->args);
   if (rows < LEAST_SIDE || columns < LEAST_SIDE) return false;
   s->is_product = true;

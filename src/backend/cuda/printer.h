@@ -73,7 +73,7 @@ struct printer {
   int n_wide;
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
-  int threads;               /* most that a block has; 0: what is usual */
+  int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */
@@ -212,6 +212,25 @@ bool ptx_turned_load(struct printer *, const struct kir_stmt *); /* false: it is
 /* gpu_halves.c: the same by tensor cores. */
 bool ptx_has_halves(const struct survey *, const struct shape_class *, struct ptx_plan *); /* and says of the plan which */
 void ptx_halves(struct printer *, int form);
+
+/* gpu_floats.c: the same of f32 and f64. */
+bool ptx_has_floats(const struct survey *);
+void ptx_floats(struct printer *, int form);
+
+/* gpu_group.c: wgmma. */
+enum { PTX_PIECE_ROW = 128, PTX_ATOM = 8 * PTX_PIECE_ROW }; /* bytes: of a row of a piece, of eight rows */
+struct ptx_group {           /* sums, 64 rows of so many columns (+)= a b, 16 steps of k */
+  const char *type;          /* "bf16", "f16" */
+  int columns;
+  bool adds, a_in_registers, a_is_turned, b_is_turned;
+  const char *sums, *a, *b;  /* sums: the registers; a: what is told of it, or registers in braces */
+};
+const char *ptx_group_told(struct printer *, const char *address, int piece_bytes);
+const char *ptx_group_at(struct printer *, const char *told, const char *bytes, int more); /* bytes, or NULL, and `more` further */
+const char *ptx_group_list(struct printer *, const char *const (*x)[4], int n);            /* 4 n registers */
+void ptx_group_begin(struct printer *);             /* what registers hold is there for what follows */
+void ptx_group_multiply(struct printer *, const struct ptx_group *);
+void ptx_group_end(struct printer *, int n_behind); /* .. and waits for all but the last n_behind of such ends */
 
 /* gpu_attention.c: the one entry of a kernel that is attention. */
 void ptx_attention(struct printer *);

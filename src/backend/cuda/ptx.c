@@ -283,7 +283,9 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n{\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  text_addf(out, ")\n.maxntid %d\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  if (p->blocks) text_addf(out, ".minnctapersm %d\n", p->blocks);
+  text_add(out, "{\n");
   declare(p, out);
   prologue(p, out);
   if (has_rows) row_addresses(p, out);
@@ -319,18 +321,26 @@ static void tables(const struct printer *p, struct text *out) {
   }
 }
 
+/* The oldest that has what the entries use. */
+static const char *target_of(const struct printer *p) {
+  const struct ptx_plan *plan = p->plan;
+  if (plan->by_groups && (plan->halves[0] || plan->attention)) return "8.0\n.target sm_90a";
+  return plan->floats[0] && plan->capability >= 90 ? "7.8\n.target sm_90" : "7.0\n.target sm_80";
+}
+
 static void heading(struct printer *p, struct text *out) {
   comment(p->k, out);
-  text_add(out, "\n.version 7.0\n.target sm_80\n.address_size 64\n\n");
+  text_addf(out, "\n.version %s\n.address_size 64\n\n", target_of(p));
   if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
-  if (p->survey.product.is_there)
+  if (p->plan->floats[0]) text_add(out, ".extern .shared .align 16 .b8 floats[];\n");
+  if (p->plan->product)
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
   if (p->plan->running_entry) text_add(out, ".extern .shared .align 16 .b8 running[];\n");
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
-  if (p->plan->halves[0] || p->plan->attention) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
+  if (p->plan->halves[0] || p->plan->attention) text_add(out, ".extern .shared .align 1024 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
 }
@@ -349,12 +359,26 @@ static struct printer again(const struct printer *p) {
 
 static void large_halves(struct printer *p) { ptx_halves(p, 0); }
 static void small_halves(struct printer *p) { ptx_halves(p, 1); }
+static void large_floats(struct printer *p) { ptx_floats(p, 0); }
+static void small_floats(struct printer *p) { ptx_floats(p, 1); }
+
+/* A part of one entry; name NULL: it is empty. */
+static void part(struct printer *last, struct text *out, struct ptx_plan *plan, int which, const char *name,
+                 void (*body)(struct printer *)) {
+  struct printer p = again(last);
+  if (name && !p.why) entry(&p, out, name, body, false);
+  plan->end[which] = out->n;
+  *last = p;
+}
 
 static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
   plan->merge = p->survey.in_order ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
-  plan->product = p->survey.product.is_there ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
+  if (ptx_has_floats(&p->survey)) plan->floats_dtype = (weft_dtype)p->k->bufs[p->survey.product.a->buf].dtype;
+  for (int i = 0; i < PTX_FLOATS && ptx_has_floats(&p->survey); i++)
+    plan->floats[i] = ptx_textf(p, "weft_%s_floats%d", p->k->name, i);
+  plan->product = p->survey.product.is_there && !plan->floats[0] ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
@@ -370,21 +394,18 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   struct printer merge = again(&init);
   if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
-  struct printer product = again(&merge);
-  if (plan->product && !product.why) entry(&product, out, plan->product, ptx_product, false);
-  struct printer large = again(&product);
-  if (plan->halves[0] && !large.why) entry(&large, out, plan->halves[0], large_halves, false);
-  struct printer small = again(&large);
-  if (plan->halves[1] && !small.why) entry(&small, out, plan->halves[1], small_halves, false);
-  plan->main_bytes = out->n;
-  struct printer wide = again(&small);
-  wide.survey.is_cooperative = p->survey.is_cooperative;
-  if (plan->wide_entry && !wide.why) entry(&wide, out, plan->wide_entry, ptx_wide_body, false);
-  struct printer turned = again(&wide);
-  if (plan->turned_entry && !turned.why) entry(&turned, out, plan->turned_entry, ptx_turned_body, false);
-  struct printer running = again(&turned);
-  if (plan->running_entry && !running.why) entry(&running, out, plan->running_entry, ptx_running_body, false);
-  p->why = running.why;
+  plan->end[PTX_MAIN] = out->n;
+  struct printer last = again(&merge);
+  part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
+  part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);
+  part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], small_halves);
+  part(&last, out, plan, PTX_FIRST_FLOATS, plan->floats[0], large_floats);
+  part(&last, out, plan, PTX_FIRST_FLOATS + 1, plan->floats[1], small_floats);
+  last.survey.is_cooperative = p->survey.is_cooperative;
+  part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
+  part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
+  part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
+  p->why = last.why;
 }
 
 static void print_attention(struct printer *p, struct text *out, struct ptx_plan *plan) {
@@ -393,13 +414,13 @@ static void print_attention(struct printer *p, struct text *out, struct ptx_plan
   plan->heading_bytes = out->n;
   struct printer main = again(p);
   if (!main.why) entry(&main, out, plan->entry, ptx_attention, false);
-  plan->main_bytes = out->n;
+  for (int i = 0; i < PTX_PARTS; i++) plan->end[i] = out->n;
   p->why = main.why;
 }
 
-bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,
+bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, int capability, struct text *out, struct ptx_plan *plan,
                const char **why) {
-  *plan = (struct ptx_plan){ .arena = arena_new() };
+  *plan = (struct ptx_plan){ .arena = arena_new(), .capability = capability, .by_groups = capability == 90 };
   struct printer p = { .k = k, .shape = shape, .plan = plan, .arena = plan->arena };
   if (!plan->arena) return *why = "", false;
   if (k->attention) survey_nothing(&p.survey, k, p.arena);

@@ -42,7 +42,11 @@ enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
-enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
+enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
+
+/* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
+enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
+                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_IN_TURN, PTX_IN_ROWS, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -51,8 +55,8 @@ enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
  * iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
-  size_t heading_bytes, main_bytes; /* of the text: its heading, and all but the further entry below, wide, turned or running;
-                               heading and further entry are a module of their own as well */
+  size_t heading_bytes, end[PTX_PARTS]; /* of the text: its heading, and where its parts end, which follow each other; the heading
+                               and a part are a module of their own */
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
@@ -60,6 +64,8 @@ struct ptx_plan {
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours */
+  const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
+  weft_dtype floats_dtype;
   struct ptx_library {      /* the kernel is a product of halves and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
@@ -67,6 +73,8 @@ struct ptx_plan {
     struct ptx_lin batch[PTX_BATCH];
   } library;
   const struct kir_attention *attention; /* NULL, or the one entry goes tile by tile along these sizes */
+  int capability;           /* of the device: 90 is 9.0 */
+  bool by_groups;           /* halves are multiplied by wgmma, in modules for compute capability 9.0 alone */
   struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
   const char *wide_entry;   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   struct ptx_wide {
@@ -128,6 +136,8 @@ struct ptx_shape {
   bool is_product;          /* the grid is that of the entry by tiles */
   bool is_halves;           /* .. or of the entry by tensor cores of this form */
   int halves_form;
+  bool is_floats;           /* .. or of the entry of f32 and f64 of this form */
+  int floats_form;
   bool is_wide;             /* .. or of the entry that takes neighbours together */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
@@ -136,7 +146,8 @@ struct ptx_shape {
 };
 
 /* k is verified and legalised. False: cannot, and why says what is missing ("": out of memory). */
-bool ptx_print(const struct kir_kernel *k, const struct shape_class *, struct text *out, struct ptx_plan *, const char **why);
+bool ptx_print(const struct kir_kernel *k, const struct shape_class *, int capability, struct text *out, struct ptx_plan *,
+               const char **why); /* capability: of the device, 90 is 9.0 */
 void ptx_plan_free(struct ptx_plan *);
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
@@ -149,6 +160,9 @@ bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64
 bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                        struct ptx_shape *); /* likewise */
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
+/* Turns the shape of a product into that of its entry for f32 and f64. */
+bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                      struct ptx_shape *);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
 bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       const struct bound bufs[], struct ptx_shape *);

@@ -15,85 +15,79 @@ struct code {
   struct gpu *gpu;
   struct ptx_plan plan;
   struct text ptx;
-  struct cuda_module *further;       /* with the entry that takes neighbours, tiles or rows together; NULL: there is none */
-  struct cuda_entry *wide, *turned, *running;
-  struct code_main {                 /* the other entries: where there is a further one, not compiled before they are needed */
+  struct code_part {                 /* a module; compiled with the plan, or when a launch first needs it */
     pthread_mutex_t lock;
     atomic_bool is_there;
     struct cuda_module *module;
-    struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES];
-  } *main;
+    struct cuda_entry *entry, *init, *merge; /* init, merge: of the main part */
+  } *part;                           /* by enum ptx_part */
 };
 
 /* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
 
 static void code_free(struct code *c) {
   if (!c) return;
-  if (c->main) {
-    if (c->main->module) cuda_unload(c->gpu, c->main->module);
-    pthread_mutex_destroy(&c->main->lock);
-    mem_free(c->main);
+  for (int i = 0; c->part && i < PTX_PARTS; i++) {
+    if (c->part[i].module) cuda_unload(c->gpu, c->part[i].module);
+    pthread_mutex_destroy(&c->part[i].lock);
   }
-  if (c->further) cuda_unload(c->gpu, c->further);
+  mem_free(c->part);
   ptx_plan_free(&c->plan);
   text_free(&c->ptx);
   mem_free(c);
 }
 
-static bool has_further(const struct ptx_plan *p) { return p->wide_entry || p->turned_entry || p->running_entry; }
+/* NULL: there is no such part. */
+static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
+  const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
+                                        p->turned_entry, p->running_entry };
+  return name[part];
+}
 
-/* The heading, and what stands from `from` to `to` of the text. */
-static int load_part(const struct code *c, size_t from, size_t to, struct cuda_module **out) {
-  struct text part = { 0 };
-  text_bytes(&part, text_of(&c->ptx), c->plan.heading_bytes);
-  text_bytes(&part, text_of(&c->ptx) + from, to - from);
-  int s = part.failed ? CUDA_NO_MEMORY : cuda_load(c->gpu, text_of(&part), out);
-  text_free(&part);
+/* The heading, and what stands in the part. */
+static int load_module(const struct code *c, enum ptx_part part, struct cuda_module **out) {
+  struct text t = { 0 };
+  size_t from = part ? c->plan.end[part - 1] : c->plan.heading_bytes;
+  text_bytes(&t, text_of(&c->ptx), c->plan.heading_bytes);
+  text_bytes(&t, text_of(&c->ptx) + from, c->plan.end[part] - from);
+  int s = t.failed ? CUDA_NO_MEMORY : cuda_load(c->gpu, text_of(&t), out);
+  text_free(&t);
   return s;
 }
 
-static int load_further(struct code *c) {
-  int s = load_part(c, c->plan.main_bytes, c->ptx.n, &c->further);
-  if (!s && c->plan.wide_entry) s = cuda_find(c->gpu, c->further, c->plan.wide_entry, &c->wide);
-  if (!s && c->plan.running_entry) s = cuda_find(c->gpu, c->further, c->plan.running_entry, &c->running);
-  if (!s && c->plan.turned_entry) s = cuda_find(c->gpu, c->further, c->plan.turned_entry, &c->turned);
-  return s;
-}
-
-static int find_main(const struct code *c, struct code_main *m) {
-  int s = cuda_find(c->gpu, m->module, c->plan.entry, &m->main);
-  if (!s && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
-  if (!s && c->plan.product) s = cuda_find(c->gpu, m->module, c->plan.product, &m->product);
-  for (int i = 0; i < PTX_HALVES; i++)
-    if (!s && c->plan.halves[i]) s = cuda_find(c->gpu, m->module, c->plan.halves[i], &m->halves[i]);
-  if (!s && c->plan.merge) s = cuda_find(c->gpu, m->module, c->plan.merge, &m->merge);
-  return s;
-}
-
-static int load_main(const struct code *c) {
-  struct code_main *m = c->main;
+static int load_part(const struct code *c, enum ptx_part part) {
+  struct code_part *m = &c->part[part];
   int s = CUDA_OK;
   if (atomic_load_explicit(&m->is_there, memory_order_acquire)) return CUDA_OK;
   pthread_mutex_lock(&m->lock);
-  if (!m->module) s = load_part(c, c->plan.heading_bytes, c->plan.main_bytes, &m->module);
-  if (!s) s = find_main(c, m);
+  if (!m->module) s = load_module(c, part, &m->module);
+  if (!s) s = cuda_find(c->gpu, m->module, entry_of(&c->plan, part), &m->entry);
+  if (!s && part == PTX_MAIN && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
+  if (!s && part == PTX_MAIN && c->plan.merge) s = cuda_find(c->gpu, m->module, c->plan.merge, &m->merge);
   if (!s) atomic_store_explicit(&m->is_there, true, memory_order_release);
   pthread_mutex_unlock(&m->lock);
   return s;
 }
 
+/* With the plan: what arrays that stand well are computed by. A product has a part for each size, or may be a library's: its parts
+ * wait for a launch. */
 static int load(struct code *c) {
-  c->main = mem_alloc(sizeof *c->main);
-  if (!c->main) return CUDA_NO_MEMORY;
-  pthread_mutex_init(&c->main->lock, NULL);
-  return has_further(&c->plan) ? load_further(c) : load_main(c);
+  int s = CUDA_OK;
+  bool any = false;
+  c->part = mem_alloc(PTX_PARTS * sizeof *c->part);
+  if (!c->part) return CUDA_NO_MEMORY;
+  for (int i = 0; i < PTX_PARTS; i++) pthread_mutex_init(&c->part[i].lock, NULL);
+  if (c->plan.halves[0] || c->plan.floats[0]) return CUDA_OK;
+  for (int i = PTX_MAIN + 1; i < PTX_PARTS && !s; i++)
+    if (entry_of(&c->plan, (enum ptx_part)i)) s = load_part(c, (enum ptx_part)i), any = true;
+  return any ? s : load_part(c, PTX_MAIN);
 }
 
 static int make(struct gpu *g, const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
   struct code *c = mem_alloc(sizeof *c);
   if (!c) return CUDA_NO_MEMORY;
   c->gpu = g;
-  if (!ptx_print(k, shape, &c->ptx, &c->plan, why)) return code_free(c), **why ? DEVICE_CANNOT : CUDA_NO_MEMORY;
+  if (!ptx_print(k, shape, g->capability, &c->ptx, &c->plan, why)) return code_free(c), **why ? DEVICE_CANNOT : CUDA_NO_MEMORY;
   int s = load(c);
   if (s) return code_free(c), s;
   *out = c;
@@ -110,7 +104,8 @@ static struct code *compile(const struct kir_kernel *k, const struct shape_class
 
 bool cuda_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
   struct ptx_plan plan = { 0 };
-  bool ok = ptx_print(k, shape, out, &plan, why);
+  const struct gpu *g = cuda_available() ? cuda_gpu(0) : NULL;
+  bool ok = ptx_print(k, shape, g ? g->capability : 80, out, &plan, why);
   if (ok) ptx_plan_free(&plan);
   return ok;
 }
@@ -281,6 +276,7 @@ static int prepare(struct session *s) {
   ptx_wide_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
+  ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
   if (!r && s->shape.copies_bytes) r = cuda_take(s->c->gpu, s->shape.copies_bytes, &s->copies, &(uint64_t){ 0 });
@@ -357,20 +353,23 @@ static bool borrows(const struct code *c, const struct launch *x) {
   return c->plan.n_rows || c->plan.in_order || library_product(c, x, &p);
 }
 
+static enum ptx_part part_of(const struct ptx_shape *s) {
+  if (s->is_halves) return (enum ptx_part)(PTX_FIRST_HALVES + s->halves_form);
+  if (s->is_floats) return (enum ptx_part)(PTX_FIRST_FLOATS + s->floats_form);
+  if (s->is_turned) return PTX_IN_TURN;
+  if (s->is_running) return PTX_IN_ROWS;
+  return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
+}
+
 static int launch(struct session *s, double *ms) {
   static const unsigned fill_grid[3] = { 256, 1, 1 }, fill_block[3] = { 256, 1, 1 };
-  const struct code_main *c = s->c->main;
   struct cuda_launch l[3];
-  bool is_further = s->shape.is_wide || s->shape.is_running || s->shape.is_turned;
-  int n = 0, r = is_further ? CUDA_OK : load_main(s->c);
+  enum ptx_part part = part_of(&s->shape);
+  const struct code_part *c = &s->c->part[part];
+  int n = 0, r = load_part(s->c, part);
   if (r) return r;
   if (c->init) l[n++] = (struct cuda_launch){ c->init, fill_grid, fill_block, 0 };
-  struct cuda_entry *main = s->shape.is_product ? c->product : c->main;
-  if (s->shape.is_wide) main = s->c->wide;
-  if (s->shape.is_running) main = s->c->running;
-  if (s->shape.is_turned) main = s->c->turned;
-  if (s->shape.is_halves) main = c->halves[s->shape.halves_form];
-  l[n++] = (struct cuda_launch){ main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
+  l[n++] = (struct cuda_launch){ c->entry, s->shape.grid, s->shape.block, s->shape.shared_bytes };
   if (c->merge) l[n++] = (struct cuda_launch){ c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
