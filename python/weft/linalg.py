@@ -8,7 +8,7 @@ positive. All of it has derivatives.
 """
 from . import _core
 from ._core import matmul, matrix_power, outer, tensordot
-from ._loop import scan
+from ._loop import scan as _scan
 from ._standard import matrix_transpose, vecdot
 
 __all__ = [row["name"] for row in _core._linalg.names]
@@ -89,7 +89,7 @@ def _factored(a):
     start = (a.astype(_core.float64), _core.broadcast_to(rows, a.shape[:-1]) + 0)
     if not min(m, n):
         return a, _core.zeros((*a.shape[:-2], 0), _core.int64), start[1]
-    (factors, order), pivots = scan(step, start, _core.arange(min(m, n)))
+    (factors, order), pivots = _scan(step, start, _core.arange(min(m, n)))
     return factors.astype(a.dtype), _core.moveaxis(pivots, 0, -1), order
 
 
