@@ -1,21 +1,12 @@
 /* gpu_running.c -- running combines along rows on the GPU against the host: the same bits for every dtype, for lengths around tiles
  * and blocks, for rows that are reversed or not aligned, and whatever is computed before and behind. */
-#include <stdlib.h>
 #include <string.h>
-#include "backend/backend.h"
-#include "test.h"
+#include "gpu.h"
 
-static bool has_gpu(void) {
-  if (cuda_device(0)) return true;
-  test_skip("there is no device");
-  return false;
-}
-
-static weft_array *numbers(weft_dtype t, int64_t rows, int64_t columns) {
+/* A zero below 0 and a number below the normal ones among them. */
+static weft_array *rare(weft_dtype t, int64_t rows, int64_t columns) {
   int64_t n = rows * columns;
-  float *x = calloc((size_t)n + 1, sizeof *x);
-  uint32_t seed = (uint32_t)(n + t);
-  for (int64_t i = 0; i < n; i++) seed = seed * 1664525u + 1013904223u, x[i] = (float)(seed >> 8) / (1 << 21) - 2;
+  float *x = drawn(t, n);
   if (n > 7 && (t == WEFT_F32 || t == WEFT_F64)) x[n / 2] = -0.0f, x[n - 1] = 1e-42f;
   weft_array *a = weft_cast(weft_from(WEFT_F32, WEFT_DIMS(rows, columns), x), t);
   free(x);
@@ -25,32 +16,27 @@ static weft_array *numbers(weft_dtype t, int64_t rows, int64_t columns) {
 enum { PROGRAMS = 9 };
 
 static weft_array *made(int which, weft_dtype t, int64_t rows, int64_t columns) {
-  weft_array *x = numbers(t, rows, columns);
+  weft_array *x = rare(t, rows, columns);
   switch (which) {
     case 0: return weft_cumsum(x, 1);
     case 1: return weft_cumprod(x, 1);
     case 2: return weft_cummax(x, 1);
     case 3: return weft_flip(weft_cumsum(weft_flip(x, 1), 1), 1);
-    case 4: return weft_cumsum(weft_slice(numbers(t, rows, columns + 1), 1, 1, columns + 1, 1), 1);
+    case 4: return weft_cumsum(weft_slice(rare(t, rows, columns + 1), 1, 1, columns + 1, 1), 1);
     case 5: return weft_cumsum(weft_mul(weft_flip(x, 1), weft_cast(weft_scalar(3), t)), 1);
-    case 6: return weft_cumsum(weft_slice(numbers(t, 2 * rows, columns), 0, 0, 2 * rows, 2), 1);
+    case 6: return weft_cumsum(weft_slice(rare(t, 2 * rows, columns), 0, 0, 2 * rows, 2), 1);
     case 7: return weft_logcumsumexp(weft_cast(x, t == WEFT_F64 ? WEFT_F64 : WEFT_F32), 1);
-    default: return weft_cumsum(weft_reshape(numbers(t, 2 * rows, columns), 3, (int64_t[]){ 2, rows, columns }), 2);
+    default: return weft_cumsum(weft_reshape(rare(t, 2 * rows, columns), 3, (int64_t[]){ 2, rows, columns }), 2);
   }
 }
 
 static void expect_same(int what, weft_dtype t, int64_t rows, int64_t columns) {
   weft_scope *s = weft_scope_open();
-  weft_array *y[2];
   void *got[2];
   size_t bytes = 0;
   for (int device = 0; device < 2; device++) {
     weft_set(WEFT_DEVICE, device);
-    y[device] = made(what, t, rows, columns);
-    bytes = weft_dtype_bytes(weft_dtype_of(y[device]));
-    for (int d = 0; d < weft_rank(y[device]); d++) bytes *= (size_t)weft_dim(y[device], d);
-    got[device] = calloc(1, bytes + 1);
-    EXPECT_OK(weft_read(y[device], weft_dtype_of(y[device]), got[device], bytes));
+    got[device] = bits_of(made(what, t, rows, columns), &bytes);
   }
   weft_set(WEFT_DEVICE, 0);
   if (memcmp(got[0], got[1], bytes))

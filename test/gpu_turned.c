@@ -1,28 +1,8 @@
 /* gpu_turned.c -- kernels that read arrays across their rows, by tiles in shared memory, on the GPU against the host: the same
  * bits for every dtype, for lengths around a tile's, for views that are reversed, broadcast, overlapping, and for several axes. */
-#include <stdlib.h>
 #include <string.h>
-#include "backend/backend.h"
-#include "test.h"
+#include "gpu.h"
 
-static bool has_gpu(void) {
-  if (cuda_device(0)) return true;
-  test_skip("there is no device");
-  return false;
-}
-
-static weft_array *numbers(weft_dtype t, int rank, const int64_t dims[]) {
-  int64_t n = 1;
-  for (int d = 0; d < rank; d++) n *= dims[d];
-  float *x = calloc((size_t)n + 1, sizeof *x);
-  uint32_t seed = (uint32_t)(n + t);
-  for (int64_t i = 0; i < n; i++) seed = seed * 1664525u + 1013904223u, x[i] = (float)(seed >> 8) / (1 << 21) - 2;
-  weft_array *a = weft_cast(weft_from(WEFT_F32, rank, dims, x), t);
-  free(x);
-  return a;
-}
-
-static weft_array *matrix(weft_dtype t, int64_t rows, int64_t columns) { return numbers(t, 2, (int64_t[]){ rows, columns }); }
 static weft_array *turn(weft_array *x) { return weft_transpose(x, NULL); }
 
 enum { PROGRAMS = 9 };
@@ -59,13 +39,8 @@ static weft_array *overlapping(weft_dtype t, int64_t rows, int64_t columns) {
 }
 
 static void compare(weft_array *const y[2], weft_dtype t, int64_t rows, int64_t columns, int what) {
-  void *got[2];
-  size_t bytes = weft_dtype_bytes(weft_dtype_of(y[0]));
-  for (int d = 0; d < weft_rank(y[0]); d++) bytes *= (size_t)weft_dim(y[0], d);
-  for (int i = 0; i < 2; i++) {
-    got[i] = calloc(1, bytes + 1);
-    EXPECT_OK(weft_read(y[i], weft_dtype_of(y[i]), got[i], bytes));
-  }
+  size_t bytes = 0;
+  void *got[] = { bits_of(y[0], &bytes), bits_of(y[1], &bytes) };
   if (memcmp(got[0], got[1], bytes))
     test_fail(__FILE__, __LINE__, "%s [%lld,%lld], program %d", weft_dtype_name(t), (long long)rows, (long long)columns, what);
   free(got[0]), free(got[1]);

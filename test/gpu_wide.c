@@ -1,35 +1,17 @@
 /* gpu_wide.c -- kernels whose threads take neighbours together, and rows that stay in registers, on the GPU against the host: the
  * same bits for every dtype, for lengths around what fits, and for views that are not aligned. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include "backend/backend.h"
-#include "test.h"
-
-static bool has_gpu(void) {
-  if (cuda_device(0)) return true;
-  test_skip("there is no device");
-  return false;
-}
-
-static weft_array *numbers(weft_dtype t, int64_t rows, int64_t columns) {
-  int64_t n = rows * columns;
-  float *x = calloc((size_t)n + 1, sizeof *x);
-  uint32_t seed = (uint32_t)(n + t);
-  for (int64_t i = 0; i < n; i++) seed = seed * 1664525u + 1013904223u, x[i] = (float)(seed >> 8) / (1 << 21) - 2;
-  weft_array *a = weft_cast(weft_from(WEFT_F32, WEFT_DIMS(rows, columns), x), t);
-  free(x);
-  return a;
-}
+#include "gpu.h"
 
 /* Views of [rows, columns], of which only the first stands aligned for sure. */
 static weft_array *view(int which, weft_dtype t, int64_t rows, int64_t columns) {
   switch (which) {
-    case 0: return numbers(t, rows, columns);
-    case 1: return weft_slice(numbers(t, rows, columns + 1), 1, 1, columns + 1, 1);
-    case 2: return weft_flip(numbers(t, rows, columns), 1);
-    case 3: return weft_slice(numbers(t, rows, columns + 16), 1, 8, columns + 8, 1);
-    default: return weft_transpose(numbers(t, columns, rows), NULL);
+    case 0: return matrix(t, rows, columns);
+    case 1: return weft_slice(matrix(t, rows, columns + 1), 1, 1, columns + 1, 1);
+    case 2: return weft_flip(matrix(t, rows, columns), 1);
+    case 3: return weft_slice(matrix(t, rows, columns + 16), 1, 8, columns + 8, 1);
+    default: return weft_transpose(matrix(t, columns, rows), NULL);
   }
 }
 
@@ -56,11 +38,7 @@ static void expect_same(weft_dtype t, int64_t rows, int64_t columns, int what, i
   for (int device = 0; device < 2; device++) {
     weft_scope *one = weft_scope_open();
     weft_set(WEFT_DEVICE, device);
-    weft_array *y = made(what, x);
-    weft_dtype d = weft_dtype_of(y);
-    bytes = (size_t)(rows * columns) * weft_dtype_bytes(d);
-    got[device] = calloc(1, bytes + 1);
-    EXPECT_OK(weft_read(y, d, got[device], bytes));
+    got[device] = bits_of(made(what, x), &bytes);
     weft_scope_discard(one);
   }
   weft_set(WEFT_DEVICE, 0);
@@ -81,19 +59,23 @@ TEST(cuda_neighbours_and_rows_have_the_bits_of_the_host) {
         expect_same(dtypes[t], 1 + n % 3, lengths[l], dtypes[t] < WEFT_F16 ? (n + n / 7) % 4 : (n + n / 7) % 7, seen);
 }
 
-TEST(cuda_long_rows_have_the_bits_of_the_host) {
+/* All programs of rows. */
+static void expect_same_rows(weft_dtype t, int64_t rows, int64_t columns, int seen) {
   test_watchdog(200);
-  for (int what = 3; has_gpu() && what < 7; what++) {
-    expect_same(WEFT_F32, 2, 4096, what, 0);
-    expect_same(WEFT_BF16, 2, 4096, what, 0);
-    expect_same(WEFT_F32, 2, 4100, what, 0);
-    expect_same(WEFT_F32, 2, 2044, what, 3);
-  }
+  for (int what = 3; what < 7; what++) expect_same(t, rows, columns, what, seen);
+}
+
+TEST(cuda_long_rows_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  expect_same_rows(WEFT_F32, 2, 4096, 0);
+  expect_same_rows(WEFT_BF16, 2, 4096, 0);
+  expect_same_rows(WEFT_F32, 2, 4100, 0);
+  expect_same_rows(WEFT_F32, 2, 2044, 3);
 }
 
 /* Of a matrix rows, of a row elements: by indices of which number `at` of n is `index`, the others any. */
 static weft_array *gathered(bool is_rows, int64_t n, int64_t at, int32_t index) {
-  weft_array *x = is_rows ? numbers(WEFT_F32, 37, 24) : weft_reshape(numbers(WEFT_F32, 1, 37), 1, (int64_t[]){ 37 });
+  weft_array *x = is_rows ? matrix(WEFT_F32, 37, 24) : weft_reshape(matrix(WEFT_F32, 1, 37), 1, (int64_t[]){ 37 });
   int32_t *i = calloc((size_t)n + 1, sizeof *i);
   for (int64_t k = 0; k < n; k++) i[k] = (int32_t)(k * 11 % 74 - 37);
   if (at < n) i[at] = index;
@@ -128,10 +110,8 @@ TEST(cuda_neighbours_that_are_gathered_check_their_indices) {
 
 /* Rows that are longer than what registers have room for, or not aligned: kept in shared memory, or beyond it. */
 TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
-  test_watchdog(200);
-  for (int what = 3; has_gpu() && what < 7; what++) {
-    expect_same(WEFT_F32, 2, 5003, what, 0);
-    expect_same(WEFT_F64, 1, 4099, what, 0);
-    expect_same(WEFT_F32, 1, 60000, what, 0);
-  }
+  if (!has_gpu()) return;
+  expect_same_rows(WEFT_F32, 2, 5003, 0);
+  expect_same_rows(WEFT_F64, 1, 4099, 0);
+  expect_same_rows(WEFT_F32, 1, 60000, 0);
 }
