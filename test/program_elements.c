@@ -13,7 +13,14 @@ BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
   two *f = (two *[]){ weft_add, weft_mul, weft_sub, weft_maximum, weft_div, weft_minimum }[s->p[2]];
   return s->p[0] ? f(n, in[0]) : f(in[0], n);
 }
-BUILD(choose) { return weft_choose(in[0], in[1], weft_rank(in[1]) > 0 ? weft_cumsum(in[1], 0) : weft_add(in[1], in[1])); }
+/* Where the first side is taken, the other has no derivative: it is that of sqrt(x - x). */
+BUILD(choose) {
+  weft_dtype d = weft_dtype_of(in[1]);
+  weft_array *other = weft_rank(in[1]) > 0 ? weft_cumsum(in[1], 0) : weft_add(in[1], in[1]), *one = weft_cast(weft_scalar(1), d);
+  if (d != WEFT_F32 && d != WEFT_F64) return weft_choose(in[0], in[1], other);
+  weft_array *none = weft_sub(weft_sqrt(weft_where(in[0], weft_sub(in[1], in[1]), one)), one);
+  return weft_choose(in[0], in[1], weft_add(other, none));
+}
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
 BUILD(betainc) { return (s->p[0] ? weft_betaincinv : weft_betainc)(in[0], in[1], in[2]); }
