@@ -381,6 +381,41 @@ TEST(results_are_the_same_with_1_2_3_and_8_threads) {
   weft_set(WEFT_THREADS, before);
 }
 
+/* A fold that is computed by itself, if it is to be, before others are made of it. */
+static weft_array *first(weft_array *fold, bool is_apart) {
+  if (is_apart) EXPECT_OK(weft_eval(1, &fold));
+  return fold;
+}
+
+/* Long folds with few results: scaled, or compared with another one, as means, losses and gradients of parameters are. */
+static weft_array *tail_of(weft_array *x, weft_array *c, int k, bool is_apart) {
+  weft_array *square = weft_mul(x, x), *flat = weft_reshape(x, 1, (int64_t[]){ -1 });
+  weft_array *all = first(weft_sum(square, WEFT_ALL), is_apart), *columns = first(weft_sum(square, 0), is_apart);
+  if (k == 0) return weft_add(weft_mul(all, weft_scalar(0.5)), first(weft_sum(flat, 0), is_apart));
+  if (k == 1) return weft_mul(columns, c);
+  if (k == 2) return weft_sub(weft_div(columns, first(weft_sum(weft_abs(x), 0), is_apart)), c);
+  return weft_exp(weft_neg(weft_mul(first(weft_max(flat, 0), is_apart), first(weft_mean(flat, 0), is_apart))));
+}
+
+TEST(what_is_made_of_a_long_fold_leaves_its_spans_to_threads) {
+  enum { ROWS = 20011, COLUMNS = 5 };
+  static double values[ROWS * COLUMNS], c[COLUMNS] = { 1, -2, 3, 0.5, 7 };
+  for (int i = 0; i < ROWS * COLUMNS; i++) values[i] = sin(i) * (i % 7 ? 1 : 1e6);
+  for (int k = 0; k < 4; k++) {
+    double got[2][COLUMNS] = { { 0 } };
+    for (int is_apart = 0; is_apart < 2; is_apart++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *y = tail_of(weft_from(WEFT_F64, WEFT_DIMS(ROWS, COLUMNS), values), weft_from(WEFT_F64, WEFT_DIMS(COLUMNS), c), k,
+                              is_apart);
+      const char *text = weft_show(1, &y, "kernels");
+      if (!is_apart && (!text || !strstr(text, "blocks("))) test_fail(__FILE__, __LINE__, "program %d has no spans: %s", k, text);
+      EXPECT_OK(weft_read(y, WEFT_F64, got[is_apart], (k == 0 || k == 3 ? 1 : COLUMNS) * sizeof **got));
+      weft_scope_discard(s);
+    }
+    EXPECT(!memcmp(got[0], got[1], sizeof got[0]));
+  }
+}
+
 /* ---- many operands ---- */
 
 static weft_array *ones(int64_t n) {

@@ -300,26 +300,27 @@ static bool may_merge(void *emit, int a, int b) {
 }
 
 /* The same on a device: of columns, every block of 128 may have threads of its own. */
-static bool is_narrow_there(const struct emit *e, int64_t around) {
-  if (e->inner < 0 || e->column >= 0) return false;
-  int64_t n = e->axes.extent[e->inner], lanes = e->lane >= 0 ? e->axes.extent[e->lane] : 1, all;
+static bool is_narrow_there(bool is_columns, int64_t around, int64_t lanes, int64_t n) {
+  int64_t all;
   if (__builtin_mul_overflow(around, lanes, &all)) return false;
-  if (e->form == FORM_COLUMNS) return all < DEVICE_COLUMNS && n >= 4 * KIR_COLUMN_BLOCK;
-  return e->g->has_row && around < DEVICE_ROWS && n > LONG_ROW;
+  return is_columns ? all < DEVICE_COLUMNS && n >= 4 * KIR_COLUMN_BLOCK : around < DEVICE_ROWS && n > LONG_ROW;
 }
 
-/* Whether the loops around the inner ones have too few iterations for threads, and these many enough. */
+bool fold_is_narrow(const struct work *w, bool is_columns, int64_t around, int64_t lanes, int64_t n) {
+  if (!w->by_patches) return is_narrow_there(is_columns, around, lanes, n);
+  if (around >= FEW_ROWS) return false;
+  return is_columns ? lanes <= FEW_COLUMNS && n > LONG_COLUMN : n > LONG_ROW;
+}
+
 static bool is_narrow(const struct emit *e) {
   bool is_columns = e->form == FORM_COLUMNS;
   int64_t around = 1;
+  if (e->inner < 0 || e->column >= 0 || (!is_columns && !e->g->has_row)) return false;
   for (int i = 0; i < e->axes.n_live; i++) {
     int a = e->axes.live[i];
     if (a != e->inner && a != e->lane && __builtin_mul_overflow(around, e->axes.extent[a], &around)) return false;
   }
-  if (!e->w->by_patches) return is_narrow_there(e, around);
-  if (e->inner < 0 || e->column >= 0 || around >= FEW_ROWS) return false;
-  if (is_columns && e->lane >= 0 && e->axes.extent[e->lane] > FEW_COLUMNS) return false;
-  return is_columns ? e->axes.extent[e->inner] > LONG_COLUMN : e->g->has_row && e->axes.extent[e->inner] > LONG_ROW;
+  return fold_is_narrow(e->w, is_columns, around, e->lane >= 0 ? e->axes.extent[e->lane] : 1, e->axes.extent[e->inner]);
 }
 
 /* Folds of a few long rows or columns, stored and nothing else: spans for threads, combined in the order of the plain fold. */

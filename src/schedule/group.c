@@ -451,6 +451,45 @@ static bool reads_in_place(struct work *w, const struct node *n, int group, cons
   return true;
 }
 
+static bool is_fold(const struct node *n) { return n->op->kind == OP_REDUCE && fold_axis(n) >= 0; }
+
+/* Whether n, or what floats into its kernel with it, reads a fold of the group. */
+static bool reads_fold(struct work *w, const struct node *n, int group) {
+  for (int k = 0; k < n->n_in; k++) {
+    struct node *b = edge_of(n->in[k]).base;
+    if (w->item[b->slot].group == group ? is_fold(b) : is_open(w, b) && reads_fold(w, b, group)) return true;
+  }
+  return false;
+}
+
+/* The axis that the folds of a group run along. */
+static int folded_axis(const struct group *g) { return g->has_row ? g->lane : g->column; }
+
+/* Folds of few long rows or columns and nothing after them: their spans are shared by threads (emit.c), which what reads them
+ * would prevent in the same kernel. */
+static bool is_shared(struct work *w, int group) {
+  const struct group *g = &w->group[group];
+  bool is_columns = !g->has_row;
+  int inner = folded_axis(g), lane = -1;
+  int64_t around = 1;
+  if (inner < 0 || (g->has_row && g->column >= 0) || g->has_contract || g->product) return false;
+  for (int a = 0; is_columns && a < g->n_axes; a++) if (a != inner) lane = a;
+  for (int a = 0; a < g->n_axes; a++)
+    if (a != inner && a != lane && __builtin_mul_overflow(around, g->extent[a], &around)) return false;
+  for (int i = 0; i < g->n_items; i++) {
+    const struct node *n = w->item[g->item[i]].node;
+    if (n->op->kind == OP_PREFIX || (is_fold(n) && n->op->fold->n) || reads_fold(w, n, group)) return false;
+  }
+  return fold_is_narrow(w, is_columns, around, lane >= 0 ? g->extent[lane] : 1, g->extent[inner]);
+}
+
+/* What is made of the results of folds that threads share: it has a kernel of its own. */
+static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
+  int inner = folded_axis(&w->group[group]);
+  for (int k = 0; k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
+  return reads_fold(w, n, group) && is_shared(w, group);
+}
+
 /* The product of a library, rounded: it stores what is rounded. */
 static bool only_rounds(struct work *w, const struct node *n, const struct group *g) {
   const struct node *x = n->in[0];
@@ -465,7 +504,7 @@ static bool try_join(struct work *w, struct node *n, int group) {
   memset(ax, -1, sizeof ax);
   if (w->group[group].is_apart && !only_rounds(w, n, &w->group[group])) return false;
   if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
-  if (!reads_in_place(w, n, group, ax)) return false;
+  if (!reads_in_place(w, n, group, ax) || is_tail(w, n, group, ax)) return false;
   if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;
   if (!has_same_form(&trial, &w->group[group]) && !can_store_all(w, &trial, &trial, NULL)) return false;
   int level = level_needed(w, n, group);

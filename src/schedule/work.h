@@ -149,6 +149,9 @@ struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of 
 /* emit.c, copy.c, scatter.c, loop.c, prefix.c: append steps */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
+/* Whether `around` rows of n elements, or columns of n with so many lanes beside, are too few for threads, and long enough to be
+ * cut. */
+bool fold_is_narrow(const struct work *, bool is_columns, int64_t around, int64_t lanes, int64_t n);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
 bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
