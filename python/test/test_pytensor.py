@@ -1327,3 +1327,27 @@ def test_a_thunk_whose_cells_are_none_says_so():
     stopped = weft._core.Thunk([None], [], [], np.asarray, np.array, None, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         stopped()
+
+
+def test_a_choice_between_compiled_graphs_computes_one_of_them(rng):
+    """As PyTensor's rewrites for JAX and Numba make it since 3.3.6."""
+    op = pytest.importorskip("pytensor.conditional.op")
+    from pytensor.compile.builders import OpFromGraph
+    p, x = pt.iscalar("p"), pt.dvector("x")
+    sides = [OpFromGraph([x], [pt.exp(x) * 2]), OpFromGraph([x], [Assert("not here")(x, pt.all(x > 0)) + 1])]
+    f = function([p, x], op.LazyIfElse(*sides, [x.type])(p, x))
+    value = -np.abs(rng.standard_normal(5))
+    np.testing.assert_allclose(f(1, value), 2 * np.exp(value))
+    with pytest.raises(AssertionError, match="not here"):
+        f(0, value)
+    np.testing.assert_allclose(f(0, -value), 1 - value)
+
+
+def test_products_as_blas_names_them(rng):
+    from pytensor.tensor import blas
+    a, b, c, x, y = pt.dmatrix("a"), pt.dmatrix("b"), pt.dmatrix("c"), pt.dvector("x"), pt.dvector("y")
+    two, half = np.float64(2.0), np.float64(0.5)
+    outputs = [blas.gemm_no_inplace(c, two, a, b, half), blas.gemv_no_inplace(y, two, a, x, half),
+               blas._dot22(a, b), blas._dot22scalar(a, b, pt.constant(1.5, dtype="float64"))]
+    values = [rng.standard_normal(n) for n in ((3, 4), (4, 5), (3, 5), 4, 3)]
+    agrees([a, b, c, x, y], outputs, *values)

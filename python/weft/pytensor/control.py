@@ -16,6 +16,27 @@ def inner_graph(node, values, trace):
     return trace.inner(node.op.fgraph, values)
 
 
+try:
+    from pytensor.conditional.op import LazyIfElse  # since 3.3.6
+except ImportError:
+    LazyIfElse = None
+
+
+def lazy_choice(node, values, trace):
+    """A choice between two graphs: what only one of them needs is computed if that one is taken (weft.choose)."""
+    p, *rest = values
+    sides = [node.op.true_branch.fgraph, node.op.false_branch.fgraph]
+    if not is_expression(p):
+        return trace.inner(sides[0 if p else 1], rest)
+    found = [trace.body().inner(side, rest) for side in sides]
+    typed = [[array(x, v.type.dtype) for x, v in zip(side, node.outputs)] for side in found]
+    return [weft.choose(array(p) != 0, a, b) for a, b in zip(*typed)]
+
+
+if LazyIfElse is not None:
+    row(LazyIfElse)(lazy_choice)
+
+
 @row(CheckAndRaise)
 def check(node, values, trace):
     x, *conditions = values

@@ -1,6 +1,6 @@
 """Products of matrices."""
 import weft
-from pytensor.tensor.blas import BatchedDot
+from pytensor.tensor.blas import BatchedDot, Dot22, Dot22Scalar, Gemm, Gemv
 from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.math import Dot
 
@@ -20,6 +20,24 @@ def batched_dot(node, values, trace):
 def dot(node, values, trace):
     dtype = node.outputs[0].type.dtype
     return weft.matmul(*(array(v, dtype) for v in values))
+
+
+@row(Dot22)
+def matrix_product(node, values, trace):
+    return dot(node, values, trace)
+
+
+@row(Dot22Scalar)
+def scaled_product(node, values, trace):
+    a, b, scale = values
+    return dot(node, [a, b], trace) * array(scale, node.outputs[0].type.dtype)
+
+
+@row(Gemm, Gemv)
+def product_added(node, values, trace):
+    """beta y + alpha a x"""
+    y, alpha, a, x, beta = (array(v, node.outputs[0].type.dtype) for v in values)
+    return beta * y + alpha * weft.matmul(a, x)
 
 
 @row(Einsum)
