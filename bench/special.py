@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Special functions of 10^6 doubles beside SciPy's: the ratio of the times, weft on one thread and on two.
+"""Special functions of 10^6 doubles beside SciPy's: the ratio of the times, weft on one thread, in time of the processor, and on two, by
+the clock.
 
     PYTHONPATH=build/release/python bench/special.py [name ..]
 
@@ -18,10 +19,10 @@ WORKS = {"lgamma": (scipy.gammaln, X), "digamma": (scipy.digamma, X), "gamma": (
          "i0": (scipy.i0, X), "j0": (scipy.j0, X), "gammainc": (scipy.gammainc, A, X), "betainc": (scipy.betainc, A, B, P)}
 
 
-def once(f):
-    start = time.perf_counter()
+def once(f, clock=time.perf_counter):
+    start = clock()
     f()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def main(names):
@@ -30,14 +31,17 @@ def main(names):
         theirs, *arrays = WORKS[name]
         mine = weft.compile(getattr(weft, name))
         ours = [weft.array(a) for a in arrays]
-        least = [float("inf")] * 3
+        scipys, one, wall, two = [], [], [], []
         for _ in range(5):
-            least[0] = min(least[0], once(lambda: theirs(*arrays)))
-            for threads in 1, 2:
-                weft.set_threads(threads)
-                least[threads] = min(least[threads], *[once(lambda: weft.eval(mine(*ours))) for _ in range(2)])
-        one, two = least[0] / least[1], least[0] / least[2]
-        print(f"{name:14}{least[0] * 1e3:10.1f}{least[1] * 1e3:10.1f}{one:8.1f}{least[2] * 1e3:14.1f}{two:8.1f}")
+            start = time.perf_counter()
+            scipys.append(once(lambda: theirs(*arrays), time.process_time))
+            wall.append(time.perf_counter() - start)
+            weft.set_threads(1)
+            one += [once(lambda: weft.eval(mine(*ours)), time.process_time) for _ in range(2)]
+            weft.set_threads(2)
+            two += [once(lambda: weft.eval(mine(*ours))) for _ in range(2)]
+        theirs_ms, one_ms, two_ms = 1e3 * min(scipys), 1e3 * min(one), 1e3 * min(two)
+        print(f"{name:14}{theirs_ms:10.1f}{one_ms:10.1f}{theirs_ms / one_ms:8.1f}{two_ms:14.1f}{1e3 * min(wall) / two_ms:8.1f}")
 
 
 if __name__ == "__main__":

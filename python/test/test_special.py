@@ -102,3 +102,30 @@ def test_derivatives_of_gauss_function_by_all_operands(x):
     for k in range(4):
         got = float(weft.grad(weft.hyp2f1, argnums=k)(*[weft.array(v, weft.float64) for v in x]))
         np.testing.assert_allclose(got, slope(scipy.hyp2f1, x, k), rtol=1e-6, atol=1e-9)
+
+
+def test_softplus_is_within_four_units_of_the_last_place():
+    mpmath = pytest.importorskip("mpmath")
+    rng = np.random.default_rng(5)
+    sizes = np.exp(rng.uniform(np.log(1e-300), np.log(700), 300))
+    x = np.concatenate([rng.uniform(-740, 740, 300), sizes, -sizes, rng.uniform(-3, 3, 300), [0.0, -0.0]])
+    with mpmath.workprec(140):
+        for a, got in zip(x, np.asarray(weft.softplus(weft.asarray(x)))):
+            e = mpmath.exp(mpmath.mpf(a))
+            want, slope_there = mpmath.log1p(e), mpmath.mpf(a) * e / (1 + e)
+            unit = np.spacing(max(float(want), abs(float(slope_there)), 2.3e-308))
+            assert abs(mpmath.mpf(float(got)) - want) <= 4 * unit, a
+    ends = np.asarray(weft.softplus(weft.asarray(np.array([np.inf, -np.inf, np.nan]))))
+    assert ends[0] == np.inf and ends[1] == 0 and np.isnan(ends[2])
+
+
+def test_betaln_is_right_on_its_box():
+    mpmath = pytest.importorskip("mpmath")
+    rng = np.random.default_rng(6)
+    a, b = np.exp(rng.uniform(np.log(0.01), np.log(300), (2, 300)))
+    with mpmath.workprec(140):
+        for p, q, got in zip(a, b, np.asarray(weft.betaln(weft.asarray(a), weft.asarray(b)))):
+            p, q = mpmath.mpf(p), mpmath.mpf(q)
+            want, both = mpmath.loggamma(p) + mpmath.loggamma(q) - mpmath.loggamma(p + q), mpmath.psi(0, p + q)
+            size = max(abs(want), abs(p * (mpmath.psi(0, p) - both)), abs(q * (mpmath.psi(0, q) - both)))
+            assert abs(mpmath.mpf(float(got)) - want) <= 2e-15 * size, (p, q)
