@@ -1351,3 +1351,27 @@ def test_products_as_blas_names_them(rng):
                blas._dot22(a, b), blas._dot22scalar(a, b, pt.constant(1.5, dtype="float64"))]
     values = [rng.standard_normal(n) for n in ((3, 4), (4, 5), (3, 5), 4, 3)]
     agrees([a, b, c, x, y], outputs, *values)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 30.0, 500.0])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
+def test_the_exponential_of_a_matrix_and_its_gradient(size, batch, rng):
+    linalg = pytest.importorskip("scipy.linalg")
+    a = pt.tensor("a", dtype="float64", shape=(None,) * (len(batch) + 2))
+    f = function([a], [pt.linalg.expm(a), pytensor.grad(pt.linalg.expm(a).sum(), a)])
+    for n in (1, 2, 5):
+        value = size * rng.standard_normal((*batch, n, n)) / n
+        value -= size * np.eye(n)  # so that nothing overflows
+        got, slope = f(value)
+        want = linalg.expm(value)
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12 * np.abs(want).max())
+        wanted = pytensor.function([a], pytensor.grad(pt.linalg.expm(a).sum(), a), mode="FAST_COMPILE")(value)
+        np.testing.assert_allclose(slope, wanted, rtol=1e-8, atol=1e-11 * np.abs(wanted).max())
+
+
+def test_the_exponential_of_what_is_not_finite_is_nan():
+    a = pt.dmatrix("a")
+    f = function([a], pt.linalg.expm(a))
+    assert np.isnan(f(np.array([[np.nan, 1], [0, 1]]))).any()
+    assert f(np.zeros((0, 0))).shape == (0, 0)
+    np.testing.assert_array_equal(f(np.zeros((2, 2))), np.eye(2))

@@ -8,6 +8,7 @@ import weft
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.decomposition.lu import LU, LUFactor, PivotToPermutations
 from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.products import Expm
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
@@ -16,7 +17,7 @@ from weft import linalg
 
 from .indexing import diagonal
 from .row import row
-from .value import NoRow, array, shape, shape_if_known
+from .value import NoRow, array, shape, shape_if_known, sizes
 
 
 def matrices(node, values):
@@ -95,6 +96,38 @@ def inverse(node, values, trace):
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
     is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(weft.isnan(a), (-2, -1)))
     return trace.check(linalg.inv(a), is_regular, np.linalg.LinAlgError, "Singular matrix")
+
+
+# Padé's approximant of e^x of degree 13 in the numerator and the denominator: the coefficients of x^0 .. x^13; of f64 it holds up to 5.37.
+PADE = (64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0, 10559470521600.0,
+        670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0)
+PADE_MOST = 5.371920351148152
+
+
+@row(Expm, batched=True)
+def exponential(node, values, trace):
+    """Of a / 2^s, s the least for which the approximant holds, squared s times."""
+    [a] = matrices(node, values)
+    if 0 in (shape_if_known(a) or ()):
+        return a
+    norm = weft.max(weft.sum(weft.abs(a), -2), -1)
+    s = weft.where(weft.isfinite(norm), weft.maximum(weft.ceil(weft.log2(norm / PADE_MOST)), 0.0), 0.0)
+    s = weft.expand_dims(s, (-2, -1))
+    r = approximant(a * weft.exp2(-s))
+    most = weft.max(s)
+    begin = weft.zeros((), dtype=a.dtype), r
+    return weft.while_loop(lambda c: c[0] < most, lambda c: (c[0] + 1, weft.where(c[0] < s, weft.matmul(c[1], c[1]), c[1])), begin)[1]
+
+
+def approximant(a):
+    even = weft.matmul(a, a)
+    fourth = weft.matmul(even, even)
+    sixth, one = weft.matmul(fourth, even), array(weft.eye(sizes(a)[-1]), a.dtype.name)
+    c = PADE
+    odd = weft.matmul(sixth, c[13] * sixth + c[11] * fourth + c[9] * even) + c[7] * sixth + c[5] * fourth + c[3] * even + c[1] * one
+    u = weft.matmul(a, odd)
+    v = weft.matmul(sixth, c[12] * sixth + c[10] * fourth + c[8] * even) + c[6] * sixth + c[4] * fourth + c[2] * even + c[0] * one
+    return linalg.solve(v - u, v + u)
 
 
 @row(Det, batched=True)
