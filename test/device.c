@@ -146,6 +146,80 @@ TEST(a_loop_on_a_device_ends_where_until_says) {
   end();
 }
 
+/* A loop that ends with step number `last`, of at most `most`, and takes from a table of `length` places by the number of the step:
+ * a step after the last one would be out of range. No kernel is all of it. */
+static weft_array *counted_way(int64_t last, int64_t most, int64_t length, weft_array **steps) {
+  static float m[64 * 64];
+  for (int i = 0; i < 64 * 64; i++) m[i] = (float)(i % 7) / 64;
+  weft_array *w = weft_from(WEFT_F32, WEFT_DIMS(64, 64), m), *end = weft_from(WEFT_I64, 0, NULL, &last);
+  weft_array *table = weft_cast(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(length), 0), 0), WEFT_F32);
+  weft_loop *loop = weft_loop_open(weft_integer(most));
+  weft_array *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01));
+  weft_array *i = weft_loop_carry(loop, weft_cast(weft_full(WEFT_F32, 0, NULL, 0), WEFT_I64));
+  weft_array *next = weft_add(weft_tanh(weft_matmul(weft_softmax(h, -1), w)), weft_take(table, 1, &i));
+  weft_array *after = weft_add(i, weft_integer(1));
+  weft_loop_next(loop, h, next);
+  weft_loop_next(loop, i, after);
+  weft_loop_until(loop, weft_ge(after, end));
+  weft_array *sums = weft_loop_all(loop, weft_sum(next, WEFT_ALL)), *hs = weft_loop_last(loop, h);
+  *steps = weft_loop_last(loop, i);
+  weft_loop_close(loop);
+  return weft_add(weft_sum(sums, WEFT_ALL), weft_sum(hs, WEFT_ALL));
+}
+
+/* The host looks every few steps; what went too far is as if it had not been. */
+static void try_ends(int lag) {
+  begin();
+  far_lag = lag;
+  for (int64_t last = 1; last <= 40; last++) {
+    weft_scope *s = weft_scope_open();
+    float got[2];
+    for (int on = 0; on < 2; on++) {
+      int64_t on_host = weft_get(WEFT_KERNELS_HOST), n = -1;
+      weft_set(WEFT_DEVICE, on);
+      weft_array *steps, *y = counted_way(last, 60, last, &steps);
+      EXPECT_OK(weft_eval(2, (weft_array *[]){ y, steps }));
+      got[on] = one_float(y);
+      EXPECT_OK(weft_read(steps, WEFT_I64, &n, sizeof n));
+      EXPECT_INT(n, last);
+      EXPECT_INT(weft_get(WEFT_KERNELS_HOST) - on_host, 0);
+    }
+    EXPECT(got[0] == got[1]);
+    weft_scope_discard(s);
+  }
+  end();
+}
+
+TEST(a_loop_with_checks_on_a_device_ends_where_until_says) { try_ends(FAR_AT_ONCE); }
+TEST(a_loop_with_checks_on_a_device_that_waits_ends_where_until_says) { try_ends(FAR_WHEN_WAITED_FOR); }
+
+TEST(a_loop_on_a_device_is_looked_at_every_few_steps) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = long_way(weft_integer(100), NULL, true);
+  int64_t before = far_counts().downloads;
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT(far_counts().downloads - before <= 4 + 100 / 16 + 1);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(an_index_out_of_range_before_until_is_told_with_its_step) {
+  begin();
+  for (int64_t most = 60; most <= 1000; most += 940)
+    for (int on = 0; on < 2; on++) {
+      weft_scope *s = weft_scope_open();
+      float got;
+      weft_set(WEFT_DEVICE, on);
+      weft_array *steps, *y = counted_way(50, most, 23, &steps);
+      EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_INDEX);
+      EXPECT(strstr(weft_message(), "step 23") && strstr(weft_message(), "out of range for an axis of 23"));
+      weft_scope_discard(s);
+    }
+  end();
+}
+
 TEST(an_index_out_of_range_in_a_loop_on_a_device_is_told_with_its_step) {
   begin();
   weft_scope *s = weft_scope_open();

@@ -2,8 +2,9 @@
  * a step.
  *
  * On a device, if all of the body runs there, the steps are enqueued one after the other and nobody waits between them. A number of
- * steps that stands there is read once, what `until` says after each step. What its kernels check is told with the step, of as many
- * steps as have words of their own. */
+ * steps that stands there is read once. What `until` says is read every few steps; where that was too late the carries are put back
+ * and the steps up to the last one run again. What its kernels check is told with the step, of as many steps as have words of their
+ * own; with `until` it is read as that is. */
 #include <string.h>
 #include "base/mem.h"
 #include "base/text.h"
@@ -144,19 +145,137 @@ static struct failure *enqueue_step(const struct replaying *f, struct run *insid
   return why;
 }
 
-static struct failure *steps_there(struct replaying *f, struct run *r, const struct device *d, int64_t *n) {
-  int64_t most = 0, rows = word_rows(f->l), each = body_checks(f->body);
-  struct failure *why = most_there(f, d, &most);
-  uint8_t *stop = f->outside[f->l->spare], is_over = 0;
+/* Words of the checks of a step; NULL: it has none. */
+static int64_t *words_of(const struct replaying *f, const struct run *r, int64_t step) {
+  int64_t each = body_checks(f->body);
+  return each ? r->checks + (word_rows(f->l) > 1 ? step * each : 0) : NULL;
+}
+
+/* Steps from..to - 1; each leaves whether it was the last one at `stop`, `apart` bytes further on than the one before. */
+static struct failure *enqueue_steps(struct replaying *f, const struct run *r, int64_t from, int64_t to, uint8_t *stop, int apart) {
   struct run inside = { .cancel = r->cancel, .stop = r->stop, .threads = r->threads, .leaf = f->leaf };
-  while (!why && *n < most && !is_over) {
-    bind(f, *n, stop);
-    why = enqueue_step(f, &inside, each ? r->checks + (rows > 1 ? *n * each : 0) : NULL);
-    if (why) return failure_in_step(why, *n);
-    ++*n;
-    if (f->l->has_until) why = read_there(d, &is_over, stop, 1);
+  for (int64_t n = from; n < to; n++, stop += apart) {
+    bind(f, n, stop);
+    struct failure *why = enqueue_step(f, &inside, words_of(f, r, n));
+    if (why) return failure_in_step(why, n);
   }
+  return NULL;
+}
+
+/* ---- until something ---- */
+
+enum { AHEAD = 16 }; /* steps at most that are enqueued before the host looks whether one of them was the last */
+
+struct looking {
+  struct replaying *f;
+  struct run *r;
+  const struct device *d;
+  uint64_t at;               /* AHEAD bytes of what steps say, then the carries as they were; 0: the host looks after each step */
+  size_t bytes;
+};
+
+static size_t apart(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static void take_room(struct looking *x) {
+  struct event since;
+  x->bytes = apart(AHEAD);
+  for (int k = 0; k < x->f->l->n_carry; k++) x->bytes += apart((size_t)x->f->l->carry_bytes[k]);
+  if (x->d->take(x->d, x->bytes, &x->at, &since)) x->at = 0;
+}
+
+/* The carries before step n, to where they are kept or back. */
+static struct failure *copy_carries(const struct looking *x, int64_t n, bool is_back) {
+  const struct replay *l = x->f->l;
+  uint64_t kept = x->at + apart(AHEAD);
+  int how = DEVICE_OK;
+  for (int k = 0; !how && k < l->n_carry; kept += apart((size_t)l->carry_bytes[k++])) {
+    uint64_t now = number(x->f->outside[l->ping[2 * k + (n & 1)]]);
+    how = x->d->copy(x->d, is_back ? now : kept, is_back ? kept : now, (size_t)l->carry_bytes[k]);
+  }
+  return how ? device_failure(x->d, how) : NULL;
+}
+
+/* Words of steps n .. n + k - 1, which found nothing before: read, or as they were. */
+static int64_t n_words(const struct looking *x, int64_t k) {
+  return body_checks(x->f->body) * (word_rows(x->f->l) > 1 ? k : 1);
+}
+
+static struct failure *clear_words(const struct looking *x, int64_t n, int64_t k) {
+  int64_t count = n_words(x, k), *none = count ? mem_alloc((size_t)count * sizeof *none) : NULL;
+  if (!count) return NULL;
+  if (!none) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  for (int64_t i = 0; i < count; i++) none[i] = INT64_MAX;
+  int how = x->d->upload(x->d, QUEUE_COMPUTE, number(words_of(x->f, x->r, n)), none, (size_t)count * sizeof *none);
+  mem_free(none);
+  return how ? device_failure(x->d, how) : NULL;
+}
+
+static struct failure *read_words(const struct looking *x, int64_t n, int64_t k, bool *has_failed) {
+  int64_t count = n_words(x, k), *words = count ? mem_alloc((size_t)count * sizeof *words) : NULL;
+  *has_failed = false;
+  if (!count) return NULL;
+  if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
+  for (int64_t i = 0; !why && i < count; i++) *has_failed |= words[i] != INT64_MAX;
+  mem_free(words);
   return why;
+}
+
+/* What the step said last, if it fails: its words stand alone. */
+static struct failure *told(const struct looking *x, int64_t n) {
+  int64_t word[64], count = body_checks(x->f->body), *words = count <= 64 ? word : mem_alloc((size_t)count * sizeof *words);
+  if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
+  for (int i = 0, k = 0; !why && i < x->f->body->schedule->n_steps; i++)
+    for (int j = 0; !why && j < plan_checks(x->f->body, i); j++, k++)
+      if (words[k] != INT64_MAX) why = failure_in_step(plan_found(x->f->body, i, j, words[k]), n);
+  if (words != word) mem_free(words);
+  return why;
+}
+
+/* So many steps from n on, and how many of them count: *k becomes fewer where one was the last. A check that fails in one of several
+ * is looked for step by step: *k is 0 then. */
+static struct failure *try_steps(struct looking *x, int64_t n, int64_t *k, bool *is_over) {
+  uint8_t said[AHEAD] = { 0 }, *stop = *k > 1 ? (uint8_t *)(uintptr_t)x->at : x->f->outside[x->f->l->spare];
+  int64_t first = 0, tried = *k;
+  bool has_failed = false;
+  struct failure *why = tried > 1 ? copy_carries(x, n, false) : NULL;
+  if (!why) why = enqueue_steps(x->f, x->r, n, n + tried, stop, 1);
+  if (!why) why = read_there(x->d, said, stop, (size_t)tried);
+  if (!why) why = read_words(x, n, tried, &has_failed);
+  if (why) return why;
+  while (first < tried && !said[first]) first++;
+  *is_over = first < tried;
+  *k = *is_over ? first + 1 : tried;
+  if (tried == 1) return has_failed ? told(x, n) : NULL;
+  if (has_failed) *k = 0, *is_over = false;
+  if (*k == tried) return NULL;
+  why = copy_carries(x, n, true);
+  if (!why) why = clear_words(x, n, tried);
+  return why || !*k ? why : enqueue_steps(x->f, x->r, n, n + *k, stop, 1);
+}
+
+static struct failure *steps_until(struct replaying *f, struct run *r, const struct device *d, int64_t most, int64_t *n) {
+  struct looking x = { .f = f, .r = r, .d = d };
+  struct failure *why = NULL;
+  bool is_over = false;
+  if (most > 1) take_room(&x);
+  for (int64_t k = 1, next = 1; !why && *n < most && !is_over; *n += why ? 0 : k) {
+    k = next < most - *n ? next : most - *n;
+    why = try_steps(&x, *n, &k, &is_over);
+    next = !x.at || !k ? 1 : next < AHEAD ? 2 * next : AHEAD;
+  }
+  if (x.at) d->give(d, x.at, x.bytes);
+  return why;
+}
+
+static struct failure *steps_there(struct replaying *f, struct run *r, const struct device *d, int64_t *n) {
+  int64_t most = 0;
+  struct failure *why = most_there(f, d, &most);
+  if (why) return why;
+  if (f->l->has_until) return steps_until(f, r, d, most, n);
+  *n = most;
+  return enqueue_steps(f, r, 0, most, f->outside[f->l->spare], 0);
 }
 
 static struct failure *leave_there(const struct replaying *f, const struct device *d, int64_t n) {
@@ -256,9 +375,6 @@ static bool is_all_there(const struct plan *p) {
   return true;
 }
 
-/* Whoever ends where a check failed may not end at all. */
-static bool is_safe(const struct replay *l, const struct plan *body) { return !l->has_until || !body_checks(body); }
-
 /* *is_there: the body is compiled for the device. False: as compile. */
 static bool compile_there(struct plan *p, int i, bool *is_there, struct failure **failure) {
   struct schedule *s = p->schedule->step[i].replay->body;
@@ -267,7 +383,7 @@ static bool compile_there(struct plan *p, int i, bool *is_there, struct failure 
   if (!text) return false;
   keep_texts(s, text);
   p->body[i] = plan_of_schedule(NULL, s, p->device, failure);
-  *is_there = p->body[i] && is_all_there(p->body[i]) && is_safe(p->schedule->step[i].replay, p->body[i]);
+  *is_there = p->body[i] && is_all_there(p->body[i]);
   bool ok = p->body[i] != NULL;
   if (ok && !*is_there) {
     plan_release(p->body[i]);
