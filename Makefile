@@ -10,6 +10,7 @@ export PATH := $(CURDIR)/build/venv/bin:$(PATH)
 
 # $(call make_in,FOLDER,OPTIONS): configures the folder if it is new, and builds it.
 make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; } && ninja -C $1 -j $(JOBS)
+gpu_seconds = $(if $(filter command line,$(origin SECONDS)),$(SECONDS),120)
 checked = -Doptimization=1 -Dpython=disabled
 
 help:       ## this list
@@ -66,20 +67,23 @@ coverage: build ## docs/coverage.md, measured: what each operation can do; minut
 arm: build  ## the library and its tests for aarch64 under qemu-user: the bits are those of the vm here
 	@tools/arm $(B) $(T)
 
-gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
+gpu: build  ## all that needs an NVIDIA GPU: gpu-test, gpu-digest, gpu-fuzz, gpu-bench; where there is none it says so and succeeds
+	@SECONDS_OF_FUZZ=$(gpu_seconds) ROWS="$(ROWS)" tools/gpu $(B) test digest fuzz bench
+
+gpu-test: build ## tests of kernels, plans, loops and the library on the GPU, and the scenes
 	@tools/gpu $(B) test
 
 gpu-digest: build ## what every op gives on the GPU and on the host, bit by bit, and that all of it ran on the GPU
 	@tools/gpu $(B) digest
 
 gpu-fuzz: build ## random programs on the GPU, SECONDS=120
-	@SECONDS_OF_FUZZ=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),120) tools/gpu $(B) fuzz
+	@SECONDS_OF_FUZZ=$(gpu_seconds) tools/gpu $(B) fuzz
 
 gpu-sanitize: build ## a selection on the GPU under compute-sanitizer, memcheck and racecheck
 	@tools/gpu $(B) sanitize
 
-gpu-bench: build ## how fast the GPU is, beside torch where that is
-	@tools/gpu $(B) bench
+gpu-bench: build ## bench/compare --device gpu, into docs/gpu.md and its picture; ROWS="text ..": only works that are called so
+	@ROWS="$(ROWS)" tools/gpu $(B) bench
 
 mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
@@ -108,4 +112,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

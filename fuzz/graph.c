@@ -4,7 +4,8 @@
  *
  *   graph SECONDS SEED [COUNT [STEPS]]    COUNT: so many programs from that seed on, whatever the time; STEPS: no longer
  *
- * A program that fails is cut to as few steps as still fail, and printed: what is wrong, its graph and its kernels. */
+ * A program that fails is cut to as few steps as still fail, and printed: what is wrong, its graph and its kernels. With
+ * WEFT_EXPECT_DEVICE in the environment it fails too if a step of work for a device runs on the host. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,17 @@
 #include <unistd.h>
 #include "../test/every_recipe.h"
 
+static int64_t steps_on_host; /* so far */
+
 static bool check(uint64_t seed) {
   int64_t left = weft_get(WEFT_KERNELS_VM);
   plain_off = 0; /* of this program alone */
   bool ok = recipe_check(seed) && (seed % 4 || recipe_check_gradient(seed)) && (seed % 4 != 1 || recipe_check_forms(seed));
   if (ok && plain_off) printf("exp or its like is more than 4 ulp off\n"), ok = false;
   if (ok && weft_get(WEFT_KERNELS_VM) != left) printf("the encoder left a kernel to the vm\n"), ok = false;
+  int64_t on_host = getenv("WEFT_EXPECT_DEVICE") ? weft_get(WEFT_KERNELS_HOST) : 0;
+  if (ok && on_host != steps_on_host) printf("%lld steps ran on the host\n", (long long)(on_host - steps_on_host)), ok = false;
+  steps_on_host = on_host;
   if (ok && weft_get(WEFT_NODES)) printf("%lld nodes are left\n", (long long)weft_get(WEFT_NODES)), ok = false;
   return ok;
 }
