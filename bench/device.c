@@ -1,6 +1,7 @@
 /* device.c -- how fast a device is: works on arrays that are there already, enqueued many times, the time of one.
  *
- *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device
+ *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device. With
+ *                                           WEFT_BENCH_DROPS results are not held until all are there
  *
  * Prints one line of JSON a work: median milliseconds of seven rounds, bytes that must move over that time, the time of the first
  * call, and how many steps ran on the host. */
@@ -141,6 +142,15 @@ static int chain(weft_array *const x[], weft_array *y[]) {
   for (int i = 0; i < 100; i++) y[0] = weft_mul(weft_sin(y[0]), c(1.01));
   return 1;
 }
+/* Running sums of each other: as many kernels. */
+static int sums(weft_array *const x[], weft_array *y[], int n) {
+  y[0] = x[0];
+  for (int i = 0; i < n; i++) y[0] = weft_cumsum(y[0], 0);
+  return 1;
+}
+static int sums_4(weft_array *const x[], weft_array *y[]) { return sums(x, y, 4); }
+static int sums_16(weft_array *const x[], weft_array *y[]) { return sums(x, y, 16); }
+static int sums_64(weft_array *const x[], weft_array *y[]) { return sums(x, y, 64); }
 static weft_array *rnn_of(weft_array *const x[]) {
   weft_loop *l = weft_loop_open(NULL);
   weft_array *x_t = weft_loop_each(l, x[0]), *h = weft_loop_carry(l, x[2]), *next = weft_tanh(weft_add(weft_matmul(h, x[1]), x_t));
@@ -300,8 +310,22 @@ static weft_array *operand(const char *s) {
   }
 }
 
+/* The same, each dropped before the next is begun: results stand where those before stood. */
+static double dropping_ms(const struct row *r, weft_array *const x[], int repeats) {
+  double begin = now_ms();
+  for (int i = 0; i < repeats; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y[MOST];
+    int n = r->make(x, y);
+    must(i < repeats - 1 ? weft_eval_async(n, y) : weft_eval(n, y));
+    weft_scope_discard(s);
+  }
+  return (now_ms() - begin) / repeats;
+}
+
 /* So many evaluations, one enqueued after the other, and all of them waited for. */
 static double round_ms(const struct row *r, weft_array *const x[], int repeats) {
+  if (getenv("WEFT_BENCH_DROPS")) return dropping_ms(r, x, repeats);
   weft_scope *s = weft_scope_open();
   weft_array *y[REPEATS][MOST];
   double begin = now_ms();
@@ -336,8 +360,9 @@ static void run(const struct row *r) {
   weft_scope_discard(s);
 }
 
-/* A compiled function, called so often in a row from C: microseconds each, to enqueue them and until all are done. */
-static void run_calls(const char *name, work *make, const char *in, int calls) {
+/* A compiled function, called so often in a row from C: microseconds each, to enqueue them and until all are done. All results are
+ * held until then, or each is dropped before the next call, so that it is computed where the one before was. */
+static void run_calls(const char *name, work *make, const char *in, int calls, bool holds) {
   weft_scope *s = weft_scope_open();
   weft_array *x = operand(in);
   weft_scope *body = weft_scope_open();
@@ -349,9 +374,13 @@ static void run_calls(const char *name, work *make, const char *in, int calls) {
     weft_scope *round = weft_scope_open();
     weft_array *out = NULL, **all = malloc((size_t)calls * sizeof *all);
     begin = now_ms();
-    for (int k = 0; k < calls; k++) weft_call(f, 1, &x, 1, &out), must(weft_eval_async(1, &out)), all[k] = out;
+    for (int k = 0; k < calls; k++) {
+      weft_scope *one = holds || k == calls - 1 ? NULL : weft_scope_open();
+      weft_call(f, 1, &x, 1, &out), must(weft_eval_async(1, &out)), all[k] = out;
+      if (one) weft_scope_discard(one);
+    }
     double put = now_ms() - begin;
-    must(weft_wait(calls, all, 60));
+    if (holds) must(weft_wait(calls, all, 60));
     must(weft_eval(1, &out));
     if (i >= 2) enqueued[i - 2] = put, done[i - 2] = now_ms() - begin;
     free(all);
@@ -386,8 +415,12 @@ static void run_transfers(void) {
 int main(int n, char **texts) {
   if (n < 2) run_transfers();
   if (n < 2 || (n > 1 && strstr("calls", texts[1]))) {
-    run_calls("tiny-calls-1k-f32", copy, "f 1024", 1000);
-    run_calls("chain200-calls-1k-f32", chain, "f 1024", 200);
+    run_calls("tiny-calls-1k-f32", copy, "f 1024", 1000, true);
+    run_calls("tiny-calls-dropped-1k-f32", copy, "f 1024", 1000, false);
+    run_calls("chain200-calls-1k-f32", chain, "f 1024", 200, true);
+    run_calls("sums4-calls-1k-f32", sums_4, "f 1024", 100, false);
+    run_calls("sums16-calls-1k-f32", sums_16, "f 1024", 100, false);
+    run_calls("sums64-calls-1k-f32", sums_64, "f 1024", 50, false);
   }
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool is_wanted = n < 2;

@@ -99,6 +99,8 @@ struct routine_call {
   int64_t *checks;                       /* as of a launch, in the memory of the device */
 };
 
+struct bundle; /* launches that a device is handed at once, owned by its back end */
+
 struct device_bytes { int64_t used, peak, cached, limit, cache_limit; };
 
 struct device {
@@ -125,6 +127,8 @@ struct device {
   int (*upload)(const struct device *, enum queue, uint64_t to, const void *from, size_t bytes); /* has read `from` */
   int (*download)(const struct device *, enum queue, void *to, uint64_t from, size_t bytes);     /* waits: `to` is there */
   int (*copy)(const struct device *, uint64_t to, uint64_t from, size_t bytes); /* inside its memory, in the compute queue */
+  int (*announce)(const struct device *, const struct code *, const struct launch *); /* such a launch will come, of the same sizes
+                                            and strides: compiles what it takes, so that it need not then. NULL: nothing is left */
   int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound
                                             addresses and those of checks are the device's own */
   int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none
@@ -139,6 +143,13 @@ struct device {
   bool (*looks)(const struct code *);    /* a kernel with loops that may be stopped; NULL: none is, as the next */
   int (*stop_open)(const struct device *, struct stop *); /* a place for launches to look at, and a number that nobody has had */
   int (*stop)(const struct device *, const struct stop *); /* what looks there ends soon, with whatever it has */
+  /* What the calling thread launches, copies inside the device, or has done by routines between begin and end is handed over at
+   * once, then and whenever it is started again; NULL: there is no such thing. CANNOT, of each of them: nothing has been enqueued.
+   * end with is_wanted false: it is not to run. */
+  int (*bundle_begin)(const struct device *);
+  int (*bundle_end)(const struct device *, bool is_wanted, struct bundle **);
+  int (*bundle_start)(const struct device *, struct bundle *);
+  void (*bundle_free)(const struct device *, struct bundle *);
   bool (*is_lost)(const struct device *); /* a kernel went wrong: every call fails from now on, and what is there is lost */
 };
 

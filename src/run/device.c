@@ -6,6 +6,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "run/buffer.h"
+#include "run/bundled.h"
 #include "run/donate.h"
 #include "run/kernel_step.h"
 #include "run/memory.h"
@@ -345,6 +346,20 @@ static void end_gifts(struct tour *t) {
 static _Atomic int64_t n_on_host;
 int64_t device_steps_on_host(void) { return atomic_load(&n_on_host); }
 
+/* All of it at once, as another run on the same addresses was. What overwrites memory does so after checks were read, which takes
+ * steps in between. False: step by step. */
+static bool run_bundled(struct tour *t) {
+  struct schedule *s = t->p->schedule;
+  if (!t->p->may_be_bundled || t->r->stop.at || (t->r->overwrites && t->verdict)) return false;
+  for (int i = 0; !t->failure && i < s->n_steps; i++) step_stores(s, i, to_device, t);
+  if (!t->failure && t->r->overwrites) pass(t, 0);
+  if (!t->failure) t->failure = plan_stopped(t->r->cancel);
+  if (t->failure) return true;
+  bool is_done = bundled_run((struct plan *)t->p, t->r, t->there, &t->failure);
+  for (int i = 0; is_done && i < s->n_steps; i++) step_stores(s, i, made_there, t);
+  return is_done;
+}
+
 static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
   if (!there) atomic_fetch_add(&n_on_host, 1);
@@ -354,6 +369,13 @@ static void run_step(struct tour *t, int i) {
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
   if (there && t->r->checks) t->r->checks += plan_checks(t->p, i);
   if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
+}
+
+static void run_one_by_one(struct tour *t) {
+  for (int i = 0; !t->failure && i < t->p->schedule->n_steps; i++) {
+    if (t->r->overwrites == i + 1 && !t->has_passed) pass(t, i);
+    if (!t->failure) run_step(t, i);
+  }
 }
 
 /* Outputs that no step touches, as those of nothing, are made all the same. */
@@ -388,10 +410,7 @@ static void run_steps(struct tour *t) {
   if (!t->failure) begin_checks(t);
   begin_stop(t);
   find_gifts(t);
-  for (int i = 0; !t->failure && i < s->n_steps; i++) {
-    if (t->r->overwrites == i + 1) pass(t, i);
-    if (!t->failure) run_step(t, i);
-  }
+  if (!t->failure && !run_bundled(t)) run_one_by_one(t);
   await_or_stop(t);
   end_gifts(t);
   end_outputs(t);

@@ -53,7 +53,25 @@ bool kernel_compile(struct plan *p, int i, const struct device *device, struct f
   return p->code[i] != NULL;
 }
 
-static bool compile(struct plan *p, int i, struct failure **failure) { return kernel_compile(p, i, p->device, failure); }
+/* A device compiles what the step will run, of all that the kernel may be. */
+static struct failure *announce(const struct plan *p, int i) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
+  step_bind(s, c->kernel, NULL, bound);
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
+  switch (p->device->announce(p->device, c->code, &l)) {
+    case DEVICE_OK: return NULL;
+    case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
+    default: return fail(WEFT_ERR_DEVICE, 0, "weft: a kernel cannot be compiled: %s\n%s", p->device->message(), c->text);
+  }
+}
+
+static bool compile(struct plan *p, int i, struct failure **failure) {
+  if (!kernel_compile(p, i, p->device, failure)) return false;
+  if (p->is_there[i] && p->device->announce) *failure = announce(p, i);
+  return !*failure;
+}
 
 /* ---- running ---- */
 

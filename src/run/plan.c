@@ -12,6 +12,7 @@
 #include "op/op.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
+#include "run/bundled.h"
 #include "run/device.h"
 #include "run/donate.h"
 #include "run/eval.h"
@@ -37,6 +38,7 @@ static bool fusing(void) { /* WEFT_FUSE=0: one op a kernel, a way to find whose 
 }
 
 static void destroy(struct plan *p) {
+  bundled_free(atomic_load(&p->bundled), p->device); /* before the code that it starts */
   for (int i = 0; p->schedule && i < p->schedule->n_steps; i++) {
     if (p->code) compiled_release(p->code[i]);
     if (p->body) plan_release(p->body[i]);
@@ -132,6 +134,7 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
     p->only_enqueues &= p->is_there[i] && !plan_checks(p, i) && !plan_looks(p, i);
     p->needs_caller |= s->step[i].kind->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
+  p->may_be_bundled = bundled_may(p);
   return p;
 }
 

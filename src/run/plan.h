@@ -4,12 +4,15 @@
 #include "run/compiled.h"
 #include "schedule/schedule.h"
 
+struct bundled;
 struct plan {
   _Atomic int refs;              /* the table is one */
   struct arena *arena;
   struct schedule *schedule;
   const struct device *device;   /* where it runs; NULL: on the host */
   bool only_enqueues;            /* on its device, all of it, and nothing is checked */
+  bool may_be_bundled;           /* bundled.h */
+  _Atomic(struct bundled *) bundled; /* NULL: nothing is kept yet */
   bool needs_caller;             /* a step of it, or of a body, is run by whoever asks: not in the background */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   bool *is_there;                /* by step: it runs on the device, on the memory of stores there */

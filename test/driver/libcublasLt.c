@@ -1,7 +1,9 @@
 /* libcublasLt.c -- a library that multiplies matrices of f16 and bf16 on the memory of the driver beside it, which is the
  * host's: as much
  * of cublasLt as weft asks for. Columns stand one after the other. Sums are of doubles, rounded once. WEFT_CUBLASLT names it. */
+#include <dlfcn.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,21 +80,37 @@ static void set_element(const struct layout *l, uint64_t at, int64_t i, double x
   ((uint16_t *)(uintptr_t)at)[i] = isnan(f) ? 0x7fff : (uint16_t)((w + 0x7fff + (w >> 16 & 1)) >> 16);
 }
 
-int cublasLtMatmul(void *h, void *work, const void *alpha, uint64_t a, void *la, uint64_t b, void *lb, const void *beta,
-    uint64_t c, void *lc,
-                   uint64_t d, void *ld, const void *algorithm, uint64_t room, size_t bytes, void *stream) {
-  const struct work *w = work;
-  const struct layout *x = la, *y = lb, *z = ld;
-  int64_t k = w->turn_a ? x->rows : x->columns;
-  (void)h, (void)alpha, (void)beta, (void)c, (void)lc, (void)algorithm, (void)room, (void)bytes, (void)stream;
-  for (int64_t n = 0; n < z->n_batch; n++)
-    for (int64_t j = 0; j < z->columns; j++)
-      for (int64_t i = 0; i < z->rows; i++) {
+struct product { struct work w; struct layout a, b, y; uint64_t at_a, at_b, at_y; };
+
+static void multiply(void *of) {
+  const struct product *p = of;
+  int64_t k = p->w.turn_a ? p->a.rows : p->a.columns;
+  for (int64_t n = 0; n < p->y.n_batch; n++)
+    for (int64_t j = 0; j < p->y.columns; j++)
+      for (int64_t i = 0; i < p->y.rows; i++) {
         double sum = 0;
         for (int64_t t = 0; t < k; t++)
-          sum += (w->turn_a ? element(x, a, n, t, i) : element(x, a, n, i, t)) * (w->turn_b ? element(y, b, n, j, t) : element(y,
-              b, n, t, j));
-        set_element(z, d, n * z->batch + j * z->step + i, sum);
+          sum += (p->w.turn_a ? element(&p->a, p->at_a, n, t, i) : element(&p->a, p->at_a, n, i, t)) *
+                 (p->w.turn_b ? element(&p->b, p->at_b, n, j, t) : element(&p->b, p->at_b, n, t, j));
+        set_element(&p->y, p->at_y, n * p->y.batch + j * p->y.step + i, sum);
       }
+}
+
+/* The driver's, if it is the one beside this: whether the stream records the call. */
+static bool is_deferred(void *stream, struct product *p) {
+  static bool (*defer)(void *, void (*)(void *), void *);
+  void *lib = defer ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *f = lib ? dlsym(lib, "test_driver_defer") : NULL;
+  if (f) memcpy(&defer, &f, sizeof f);
+  return defer && defer(stream, multiply, p);
+}
+
+int cublasLtMatmul(void *h, void *work, const void *alpha, uint64_t a, void *la, uint64_t b, void *lb, const void *beta, uint64_t c,
+                   void *lc, uint64_t d, void *ld, const void *algorithm, uint64_t room, size_t bytes, void *stream) {
+  struct product *p = malloc(sizeof *p);
+  (void)h, (void)alpha, (void)beta, (void)c, (void)lc, (void)algorithm, (void)room, (void)bytes;
+  *p = (struct product){ *(struct work *)work, *(struct layout *)la, *(struct layout *)lb, *(struct layout *)ld, a, b, d };
+  if (is_deferred(stream, p)) return 0;
+  multiply(p);
+  free(p);
   return 0;
 }

@@ -10,6 +10,7 @@
 
 typedef int result;
 typedef void *handle;
+enum { MOST_PARAMS = 256 };
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_CODE = 200, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
@@ -17,6 +18,34 @@ static struct piece { uint64_t at; size_t bytes; } *pieces;
 static int n_pieces, last_piece;
 static size_t taken;
 static result lost;
+
+/* ---- Streams that record, and graphs: what was enqueued there, in order ---- */
+
+struct function;
+struct work {
+  const struct function *f;              /* a launch, */
+  unsigned grid[3], block[3], shared;
+  uint64_t param[MOST_PARAMS];
+  void *to;                              /* or a copy, */
+  const void *from;
+  size_t bytes;
+  void (*call)(void *of);                /* or what a library does */
+  void *of;
+};
+struct graph { int n, room, refs; struct work *w; };
+struct stream { struct graph *records; }; /* NULL: what is enqueued is done */
+enum { STREAMS = 64 };
+static struct stream streams[STREAMS];
+static int n_streams;
+
+/* A place in what the stream records; NULL: it does not. Lock held. */
+static struct work *recorded(handle h) {
+  struct stream *s = h;
+  if (s < streams || s >= streams + n_streams || !s->records) return NULL;
+  struct graph *g = s->records;
+  if (g->n == g->room) g->w = realloc(g->w, (size_t)(g->room = 2 * g->room + 8) * sizeof *g->w);
+  return memset(&g->w[g->n++], 0, sizeof *g->w);
+}
 
 static size_t total(void) {
   const char *s = getenv("WEFT_TEST_DRIVER_BYTES");
@@ -127,9 +156,12 @@ API(cuLinkComplete, handle link, void **code, size_t *bytes) {
 
 API(cuLinkDestroy, handle link) { return free(((struct link *)link)->code), free(link), OK; }
 
-static _Atomic int n_launches, n_records, n_others; /* calls that cost time: others take memory, move bytes, or ask about events */
+static _Atomic int n_launches, n_records, n_others, n_graphs; /* calls that cost time: others take memory, move bytes, or ask about
+                                                                 events */
 int test_driver_calls(int which);
-int test_driver_calls(int which) { return atomic_load(which == 0 ? &n_launches : which == 1 ? &n_records : &n_others); }
+int test_driver_calls(int which) {
+  return atomic_load(which == 0 ? &n_launches : which == 1 ? &n_records : which == 2 ? &n_others : &n_graphs);
+}
 
 int test_driver_links(void);
 int test_driver_links(void) { return atomic_load(&n_links); } /* PTX compiled so far */
@@ -152,17 +184,37 @@ API(cuModuleGetFunction, handle *f, handle module, const char *name) {
 
 API(cuFuncSetAttribute, handle f, int which, int x) { return (void)f, (void)which, (void)x, OK; }
 
+/* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them. */
+static bool is_idle(void) {
+  static int idle = -1;
+  if (idle < 0) idle = getenv("WEFT_TEST_DRIVER_IDLE") != NULL;
+  return idle;
+}
+
+/* Lock held. */
+static void perform(struct work *w) {
+  void *params[MOST_PARAMS + 1];
+  if (lost) return;
+  if (w->call) w->call(w->of);
+  if (w->to) memcpy(w->to, w->from, w->bytes);
+  if (!w->f || is_idle()) return;
+  for (int i = 0; i < w->f->e->n_params; i++) params[i] = &w->param[i];
+  const char *why = machine_run(w->f->m, w->f->e, w->grid, w->block, w->shared, params, is_allocated);
+  if (why) fprintf(stderr, "%s\n", why), lost = LOST;
+}
+
 API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
     handle stream, void **params, void **extra) {
   const struct function *x = f;
-  (void)stream, (void)extra;
+  (void)extra;
   atomic_fetch_add(&n_launches, 1);
-  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024) return INVALID;
+  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || x->e->n_params > MOST_PARAMS) return INVALID;
+  struct work now = { .f = x, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared };
+  for (int i = 0; i < x->e->n_params; i++) memcpy(&now.param[i], params[i], sizeof now.param[i]);
   pthread_mutex_lock(&lock);
-  if (!lost) {
-    const char *why = machine_run(x->m, x->e, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, shared, params, is_allocated);
-    if (why) fprintf(stderr, "%s\n", why), lost = LOST;
-  }
+  struct work *later = recorded(stream);
+  if (later) *later = now;
+  else perform(&now);
   pthread_mutex_unlock(&lock);
   return OK; /* what went wrong is told to whoever waits */
 }
@@ -198,26 +250,28 @@ API(cuMemFree_v2, uint64_t at) {
 
 API(cuMemHostAlloc, void **p, size_t bytes, unsigned flags) { return (void)flags, (*p = malloc(bytes)) ? OK : NO_MEMORY; }
 
-static result move(void *to, const void *from, size_t bytes, uint64_t there) {
+static result move(void *to, const void *from, size_t bytes, uint64_t there, handle stream) {
   atomic_fetch_add(&n_others, 1);
   pthread_mutex_lock(&lock);
   bool is_known = false;
   for (int i = 0; i < n_pieces && !is_known; i++) is_known = is_inside(&pieces[i], there, bytes);
   result r = lost ? lost : is_known ? OK : INVALID;
-  if (!r) memcpy(to, from, bytes);
+  struct work *later = r ? NULL : recorded(stream);
+  if (later) later->to = to, later->from = from, later->bytes = bytes;
+  else if (!r) memcpy(to, from, bytes);
   pthread_mutex_unlock(&lock);
   return r;
 }
 
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, handle s) {
-  return (void)s, move((void *)(uintptr_t)to, from, bytes, to);
+  return move((void *)(uintptr_t)to, from, bytes, to, s);
 }
 API(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, handle s) {
-  return (void)s, move(to, (const void *)(uintptr_t)from, bytes, from);
+  return move(to, (const void *)(uintptr_t)from, bytes, from, s);
 }
 
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, handle s) {
-  return (void)s, move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from);
+  return move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from, s);
 }
 
 static result state(void) {
@@ -238,7 +292,13 @@ API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
   return OK;
 }
 
-API(cuStreamCreate, handle *s, unsigned flags) { return (void)flags, *s = &lock, OK; }
+API(cuStreamCreate, handle *s, unsigned flags) {
+  (void)flags;
+  pthread_mutex_lock(&lock);
+  *s = n_streams < STREAMS ? &streams[n_streams++] : NULL;
+  pthread_mutex_unlock(&lock);
+  return *s ? OK : NO_MEMORY;
+}
 API(cuStreamQuery, handle s) { return (void)s, state(); }
 API(cuStreamSynchronize, handle s) { return (void)s, state(); }
 API(cuStreamWaitEvent, handle s, handle e, unsigned flags) { return (void)s, (void)e, (void)flags, OK; }
@@ -248,3 +308,58 @@ API(cuEventSynchronize, handle e) { return (void)e, state(); }
 API(cuEventQuery, handle e) { return (void)e, atomic_fetch_add(&n_others, 1), state(); }
 API(cuEventElapsedTime, float *ms, handle a, handle b) { return (void)a, (void)b, *ms = 0, OK; }
 API(cuEventDestroy_v2, handle e) { return (void)e, OK; }
+
+API(cuStreamBeginCapture_v2, handle stream, int mode) {
+  struct stream *s = stream;
+  (void)mode;
+  pthread_mutex_lock(&lock);
+  result r = lost ? lost : s->records ? INVALID : OK;
+  if (!r) s->records = calloc(1, sizeof *s->records), s->records->refs = 1;
+  pthread_mutex_unlock(&lock);
+  return r;
+}
+
+API(cuStreamEndCapture, handle stream, handle *out) {
+  struct stream *s = stream;
+  pthread_mutex_lock(&lock);
+  *out = s->records;
+  s->records = NULL;
+  pthread_mutex_unlock(&lock);
+  return *out ? OK : INVALID;
+}
+
+static result graph_drop(handle h) {
+  struct graph *g = h;
+  pthread_mutex_lock(&lock);
+  bool is_over = --g->refs == 0;
+  pthread_mutex_unlock(&lock);
+  for (int i = 0; is_over && i < g->n; i++) free(g->w[i].of);
+  if (is_over) free(g->w), free(g);
+  return OK;
+}
+
+API(cuGraphInstantiateWithFlags, handle *out, handle g, unsigned long long flags) {
+  return (void)flags, ((struct graph *)g)->refs++, *out = g, OK;
+}
+API(cuGraphDestroy, handle g) { return graph_drop(g); }
+API(cuGraphExecDestroy, handle g) { return graph_drop(g); }
+
+API(cuGraphLaunch, handle h, handle stream) {
+  struct graph *g = h;
+  (void)stream;
+  atomic_fetch_add(&n_graphs, 1);
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < g->n; i++) perform(&g->w[i]);
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+
+/* For a library beside: whether the stream records, and then calls it with `of`, from malloc, whenever that is run. */
+bool test_driver_defer(handle stream, void (*call)(void *of), void *of);
+bool test_driver_defer(handle stream, void (*call)(void *of), void *of) {
+  pthread_mutex_lock(&lock);
+  struct work *w = recorded(stream);
+  if (w) w->call = call, w->of = of;
+  pthread_mutex_unlock(&lock);
+  return w;
+}

@@ -179,13 +179,13 @@ int lt_run(struct gpu *g, const struct lt_product *p, uint64_t a, uint64_t b, ui
   const struct lt_known *x = known(&key);
   size_t bytes = x->choice.bytes;
   if (!x->is_possible) s = DEVICE_CANNOT;
-  if (!s && bytes) s = cuda_take(g, bytes, &room, &(uint64_t){ 0 });
+  if (!s && bytes) s = cuda_take_room(g, bytes, &room);
   if (!s && lt.multiply(lt.self, x->work, &one, b, x->a, a, x->b, &zero, y, x->y, y, x->y, x->choice.algorithm, room, bytes,
-                        g->queue[QUEUE_COMPUTE].stream)) {
+                        cuda_working_stream(g))) {
     cuda_say("multiplying by cublasLt", "it does not say why");
     s = CUDA_FAILED;
   }
   pthread_mutex_unlock(&lt.lock);
-  cuda_give(g, room, bytes);
+  cuda_give_room(g, room, bytes);
   return s;
 }

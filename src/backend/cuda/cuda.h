@@ -23,6 +23,7 @@ struct ptx_machine cuda_machine(const struct gpu *);
 int cuda_take(struct gpu *, size_t bytes, uint64_t *at, uint64_t *since); /* other queues: from that point on; 0: at once */
 void cuda_give(struct gpu *, uint64_t at, size_t bytes); /* 0: nothing */
 void cuda_set_limits(struct gpu *, int64_t limit, int64_t cache); /* see struct device; waits if memory goes back to the driver */
+bool cuda_take_again(struct gpu *, uint64_t at, size_t bytes); /* the same block, if it is in the cache; for the compute queue */
 struct device_bytes cuda_bytes(const struct gpu *);
 void cuda_set_peak(struct gpu *, int64_t);
 
@@ -58,6 +59,12 @@ int cuda_find(struct gpu *, struct cuda_module *, const char *name, struct cuda_
 struct cuda_launch { struct cuda_entry *entry; const unsigned *grid, *block; size_t shared_bytes; };
 /* One after the other with the same parameters, each a slot of 8 bytes. ms: NULL, or the time the device took: then it waits. */
 int cuda_launch(struct gpu *, int n, const struct cuda_launch[], int n_params, uint64_t params[], double *ms);
+
+/* bundle.c: launches that are handed over at once; see struct device. */
+int cuda_bundle_begin(struct gpu *);
+int cuda_bundle_end(struct gpu *, bool is_wanted, struct bundle **);
+int cuda_bundle_start(struct gpu *, struct bundle *);
+void cuda_bundle_free(struct gpu *, struct bundle *);
 
 /* Whole kernels on host memory, on the first device: uploads what the bound buffers span, runs, downloads what was stored into.
  * lo, hi, cancel and loads of a launch are ignored. Buffers whose memory overlaps stay one piece, so they see each other as on

@@ -77,6 +77,7 @@ static bool look_at(struct gpu *g, int ordinal) {
   if (cu.version(&g->driver_version)) g->driver_version = 0;
   g->machine = (struct ptx_machine){ processors, (size_t)shared };
   pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->recorder_lock, NULL);
   pthread_mutex_init(&g->up.lock, NULL);
   pthread_mutex_init(&g->down.lock, NULL);
   atomic_init(&g->limit, (int64_t)g->bytes);
@@ -162,6 +163,7 @@ static uint64_t record(struct points *p) {
 }
 
 uint64_t cuda_record(struct gpu *g, enum queue q) {
+  if (cuda_is_recording()) cuda_spoil();
   if (cuda_enter(g, "recording")) return 0;
   pthread_mutex_lock(&g->lock);
   uint64_t n = record(&g->queue[q]);
@@ -246,6 +248,7 @@ bool cuda_is_lost(struct gpu *g) {
 }
 
 void cuda_note_launch(struct gpu *g, const char *name) {
+  if (cuda_record_name(name)) return;
   pthread_mutex_lock(&g->lock);
   struct launched *l = &g->launched[g->n_launched++ % SUSPECTS];
   l->point = cuda_point_after(g, QUEUE_COMPUTE);
@@ -323,7 +326,7 @@ static int start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
     s = cuda_status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)l->shared_bytes), "asking for shared memory");
   if (s) return s;
   return cuda_status(cu.launch(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                               (unsigned)l->shared_bytes, g->queue[QUEUE_COMPUTE].stream, pointers, NULL), "launching");
+                               (unsigned)l->shared_bytes, cuda_working_stream(g), pointers, NULL), "launching");
 }
 
 static int start_all(struct gpu *g, int n, const struct cuda_launch l[], void *pointers[]) {

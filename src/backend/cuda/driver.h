@@ -46,7 +46,13 @@ typedef void *handle;
   X(cuEventSynchronize, event_wait, (handle))                                                                         \
   X(cuEventQuery, event_ask, (handle))                                                                                \
   X(cuEventElapsedTime, event_ms, (float *, handle, handle))                                                          \
-  X(cuEventDestroy_v2, event_free, (handle))
+  X(cuEventDestroy_v2, event_free, (handle))                                                                          \
+  X(cuStreamBeginCapture_v2, capture_begin, (handle, int))                                                            \
+  X(cuStreamEndCapture, capture_end, (handle, handle *))                                                              \
+  X(cuGraphInstantiateWithFlags, graph_instantiate, (handle *, handle, unsigned long long))                           \
+  X(cuGraphLaunch, graph_launch, (handle, handle))                                                                    \
+  X(cuGraphDestroy, graph_free, (handle))                                                                             \
+  X(cuGraphExecDestroy, graph_exec_free, (handle))
 
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
@@ -91,11 +97,22 @@ struct gpu {
   uint64_t n_launched;
   uint64_t stops;            /* STOPS words on the device, that say which runs are to end; 0: not there yet */
   uint64_t n_stops;          /* numbers given so far */
+  pthread_mutex_t recorder_lock; /* held while a thread records */
+  handle recorder;           /* a stream that runs nothing; NULL: not there yet */
+  _Atomic int n_bundles;
 };
 
 int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */
 void cuda_say(const char *doing, const char *what);
 void cuda_repeat(const char *message);                 /* of another thread: it becomes this one's */
 int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
+
+/* bundle.c, as others see it */
+handle cuda_working_stream(struct gpu *);              /* where launches of this thread go: the compute queue, or what records */
+bool cuda_is_recording(void);
+bool cuda_record_name(const char *kernel);             /* false: nothing is recorded */
+void cuda_spoil(void);                                 /* what is recorded cannot be started */
+int cuda_take_room(struct gpu *, size_t bytes, uint64_t *at); /* memory that launches of the compute queue work in */
+void cuda_give_room(struct gpu *, uint64_t at, size_t bytes); /* 0: nothing */
 
 #endif

@@ -21,6 +21,8 @@ struct device_bytes cuda_bytes(const struct gpu *g) {
 
 void cuda_set_peak(struct gpu *g, int64_t bytes) { atomic_store(&g->peak, bytes); }
 
+static int64_t room_left(const struct gpu *g) { return atomic_load(&g->limit) - atomic_load(&g->used); }
+
 /* Always some bytes more: words around the last byte may be combined into. */
 static size_t rounded(size_t bytes) {
   size_t unit = 4096;
@@ -40,6 +42,20 @@ static bool from_cache(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *sinc
   }
   pthread_mutex_unlock(&g->lock);
   return is_found;
+}
+
+bool cuda_take_again(struct gpu *g, uint64_t at, size_t bytes) {
+  int i = 0;
+  pthread_mutex_lock(&g->lock);
+  while (i < g->n_blocks && g->block[i].at != at) i++;
+  bool is_there = i < g->n_blocks && g->block[i].bytes == rounded(bytes) && (int64_t)rounded(bytes) <= room_left(g);
+  if (is_there) {
+    memmove(g->block + i, g->block + i + 1, (size_t)(--g->n_blocks - i) * sizeof *g->block);
+    atomic_fetch_sub(&g->cached, (int64_t)rounded(bytes));
+  }
+  pthread_mutex_unlock(&g->lock);
+  if (is_there) count(g, (int64_t)rounded(bytes));
+  return is_there;
 }
 
 static bool to_cache(struct gpu *g, uint64_t at, size_t bytes) {
@@ -82,8 +98,6 @@ static void make_room(struct gpu *g) {
   g->n_blocks -= n;
   pthread_mutex_unlock(&g->lock);
 }
-
-static int64_t room_left(const struct gpu *g) { return atomic_load(&g->limit) - atomic_load(&g->used); }
 
 static void keep_limits(struct gpu *g, int64_t most) {
   int64_t limit = atomic_load(&g->cache_limit);
@@ -220,15 +234,17 @@ static int move(struct gpu *g, struct stage *s, bool is_up, enum queue q, void *
 
 int cuda_copy(struct gpu *g, uint64_t to, uint64_t from, size_t bytes) {
   int how = cuda_enter(g, "copying");
-  return how || !bytes ? how : cuda_status(cu.copy(to, from, bytes, g->queue[QUEUE_COMPUTE].stream), "copying");
+  return how || !bytes ? how : cuda_status(cu.copy(to, from, bytes, cuda_working_stream(g)), "copying");
 }
 
 int cuda_upload(struct gpu *g, enum queue q, uint64_t to, const void *from, size_t bytes) {
   int how = cuda_enter(g, "uploading");
+  if (cuda_is_recording()) cuda_spoil();
   return how || !bytes ? how : move(g, &g->up, true, q, (void *)(uintptr_t)from, to, bytes);
 }
 
 int cuda_download(struct gpu *g, enum queue q, void *to, uint64_t from, size_t bytes) {
   int how = cuda_enter(g, "downloading");
+  if (cuda_is_recording()) cuda_spoil();
   return how || !bytes ? how : move(g, &g->down, false, q, to, from, bytes);
 }

@@ -371,6 +371,9 @@ static void part(struct printer *last, struct text *out, struct ptx_plan *plan, 
   *last = p;
 }
 
+enum { LONG_TEXT = 100 << 10 }; /* of the main entry: it waits for arithmetic, whatever it loads, and each further entry takes the
+                                   driver as long again to compile, 0.2 s and more */
+
 static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
@@ -395,6 +398,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   struct printer merge = again(&init);
   if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
   plan->end[PTX_MAIN] = out->n;
+  if (out->n - plan->heading_bytes > LONG_TEXT) plan->wide_entry = plan->turned_entry = NULL;
   struct printer last = again(&merge);
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
   part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);

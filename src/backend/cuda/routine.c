@@ -117,11 +117,11 @@ int routine_launch(struct gpu *g, struct routine_module *m, const char *name, in
 /* ---- memory ---- */
 
 int room_take(struct routine_room *r, size_t bytes, uint64_t *at) {
-  int s = cuda_take(r->gpu, bytes ? bytes : 1, at, &(uint64_t){ 0 });
+  int s = cuda_take_room(r->gpu, bytes ? bytes : 1, at);
   if (!s) r->at[r->n] = *at, r->bytes[r->n++] = bytes ? bytes : 1;
   return s;
 }
 
 void room_give(struct routine_room *r) {
-  while (r->n > 0) r->n--, cuda_give(r->gpu, r->at[r->n], r->bytes[r->n]);
+  while (r->n > 0) r->n--, cuda_give_room(r->gpu, r->at[r->n], r->bytes[r->n]);
 }

@@ -15,7 +15,7 @@ struct code {
   struct gpu *gpu;
   struct ptx_plan plan;
   struct text ptx;
-  struct code_part {                 /* a module; compiled with the plan, or when a launch first needs it */
+  struct code_part {                 /* a module; compiled when a launch is announced, or first needs it */
     pthread_mutex_t lock;
     atomic_bool is_there;
     struct cuda_module *module;
@@ -69,27 +69,14 @@ static int load_part(const struct code *c, enum ptx_part part) {
   return s;
 }
 
-/* With the plan: what arrays that stand well are computed by. A product has a part for each size, or may be a library's: its parts
- * wait for a launch. */
-static int load(struct code *c) {
-  int s = CUDA_OK;
-  bool any = false;
-  c->part = mem_alloc(PTX_PARTS * sizeof *c->part);
-  if (!c->part) return CUDA_NO_MEMORY;
-  for (int i = 0; i < PTX_PARTS; i++) pthread_mutex_init(&c->part[i].lock, NULL);
-  if (c->plan.halves[0] || c->plan.floats[0]) return CUDA_OK;
-  for (int i = PTX_MAIN + 1; i < PTX_PARTS && !s; i++)
-    if (entry_of(&c->plan, (enum ptx_part)i)) s = load_part(c, (enum ptx_part)i), any = true;
-  return any ? s : load_part(c, PTX_MAIN);
-}
-
 static int make(struct gpu *g, const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
   struct code *c = mem_alloc(sizeof *c);
   if (!c) return CUDA_NO_MEMORY;
   c->gpu = g;
   if (!ptx_print(k, shape, g->capability, &c->ptx, &c->plan, why)) return code_free(c), **why ? DEVICE_CANNOT : CUDA_NO_MEMORY;
-  int s = load(c);
-  if (s) return code_free(c), s;
+  c->part = mem_alloc(PTX_PARTS * sizeof *c->part);
+  if (!c->part) return code_free(c), CUDA_NO_MEMORY;
+  for (int i = 0; i < PTX_PARTS; i++) pthread_mutex_init(&c->part[i].lock, NULL);
   *out = c;
   return CUDA_OK;
 }
@@ -266,7 +253,7 @@ static void fill_params(struct session *s) {
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------ */
 
-static int prepare(struct session *s) {
+static int find_shape(struct session *s) {
   const struct ptx_plan *p = &s->c->plan;
   struct ptx_machine m = cuda_machine(s->c->gpu);
   s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
@@ -278,8 +265,12 @@ static int prepare(struct session *s) {
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
-  int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
-  if (!r && s->shape.copies_bytes) r = cuda_take(s->c->gpu, s->shape.copies_bytes, &s->copies, &(uint64_t){ 0 });
+  return CUDA_OK;
+}
+
+static int take_scratch(struct session *s) {
+  int r = s->shape.scratch_bytes ? cuda_take_room(s->c->gpu, s->shape.scratch_bytes, &s->scratch) : CUDA_OK;
+  if (!r && s->shape.copies_bytes) r = cuda_take_room(s->c->gpu, s->shape.copies_bytes, &s->copies);
   return r;
 }
 
@@ -379,10 +370,11 @@ static int launch(struct session *s, double *ms) {
 static int run_there(struct session *s, double *ms) {
   int r = ms ? DEVICE_CANNOT : run_by_library(s);
   if (r != DEVICE_CANNOT) return r;
-  r = prepare(s);
+  r = find_shape(s);
+  if (!r) r = take_scratch(s);
   if (!r) r = launch(s, ms);
-  cuda_give(s->c->gpu, s->scratch, s->shape.scratch_bytes);
-  cuda_give(s->c->gpu, s->copies, s->shape.copies_bytes);
+  cuda_give_room(s->c->gpu, s->scratch, s->shape.scratch_bytes);
+  cuda_give_room(s->c->gpu, s->copies, s->shape.copies_bytes);
   return r;
 }
 
@@ -472,9 +464,31 @@ static int launch_there(const struct device *d, const struct code *c, const stru
   return cuda_blame(c->gpu, r);
 }
 
+/* Compiles what such a launch will run, should addresses be aligned. A library's product needs nothing. */
+static int announce(const struct device *d, const struct code *c, const struct launch *l) {
+  struct session s = { .c = c, .l = l, .is_there = true };
+  struct lt_product p;
+  (void)d;
+  if (library_product(c, l, &p) && lt_can(c->gpu, &p, 16)) return CUDA_OK;
+  if (!(s.arena = arena_new())) return CUDA_NO_MEMORY;
+  int r = find_shape(&s);
+  if (!r) r = load_part(c, part_of(&s.shape));
+  arena_free(s.arena);
+  return r;
+}
+
 static int routine(const struct device *d, const struct routine_call *c, bool only_asks) {
   return cuda_blame(gpu_of(d), cuda_routine(gpu_of(d), c, only_asks));
 }
+
+static int bundle_begin(const struct device *d) { return cuda_bundle_begin(gpu_of(d)); }
+static int bundle_end(const struct device *d, bool is_wanted, struct bundle **out) {
+  return cuda_blame(gpu_of(d), cuda_bundle_end(gpu_of(d), is_wanted, out));
+}
+static int bundle_start(const struct device *d, struct bundle *b) {
+  return cuda_blame(gpu_of(d), cuda_bundle_start(gpu_of(d), b));
+}
+static void bundle_free(const struct device *d, struct bundle *b) { cuda_bundle_free(gpu_of(d), b); }
 
 static bool looks(const struct code *c) { return c->plan.has_stop; }
 static int stop_open(const struct device *d, struct stop *s) { return cuda_blame(gpu_of(d), cuda_stop_open(gpu_of(d), s)); }
@@ -504,8 +518,9 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .show_routine = show_routine,
+  .download = download_from, .copy = copy_there, .announce = announce, .launch = launch_there, .routine = routine, .show_routine = show_routine,
   .record = record, .follow = follow, .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
+  .bundle_begin = bundle_begin, .bundle_end = bundle_end, .bundle_start = bundle_start, .bundle_free = bundle_free,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
 };
 
