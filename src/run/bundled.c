@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "run/device.h"
 
-enum { SLOTS = 16, FEW_STEPS = 2, MOST_VAIN = 32 }; /* MOST_VAIN: bundles that were forgotten, or could not be made, and no more are tried */
+enum { SLOTS = 16, FEW_STEPS = 2, MOST_VAIN = 32 }; /* so many bundles in vain, and no more are tried */
 
 struct bundled_slot { uint64_t *word; struct bundle *bundle; uint64_t used; };
 

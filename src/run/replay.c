@@ -166,7 +166,7 @@ static struct failure *enqueue_steps(struct replaying *f, const struct run *r, i
 
 enum { AHEAD = 16 }; /* steps at most that are enqueued before the host looks whether one of them was the last */
 
-struct looking {
+struct lookout {
   struct replaying *f;
   struct run *r;
   const struct device *d;
@@ -176,7 +176,7 @@ struct looking {
 
 static size_t apart(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-static void take_room(struct looking *x) {
+static void take_room(struct lookout *x) {
   struct event since;
   x->bytes = apart(AHEAD);
   for (int k = 0; k < x->f->l->n_carry; k++) x->bytes += apart((size_t)x->f->l->carry_bytes[k]);
@@ -184,7 +184,7 @@ static void take_room(struct looking *x) {
 }
 
 /* The carries before step n, to where they are kept or back. */
-static struct failure *copy_carries(const struct looking *x, int64_t n, bool is_back) {
+static struct failure *copy_carries(const struct lookout *x, int64_t n, bool is_back) {
   const struct replay *l = x->f->l;
   uint64_t kept = x->at + apart(AHEAD);
   int how = DEVICE_OK;
@@ -196,11 +196,11 @@ static struct failure *copy_carries(const struct looking *x, int64_t n, bool is_
 }
 
 /* Words of steps n .. n + k - 1, which found nothing before: read, or as they were. */
-static int64_t n_words(const struct looking *x, int64_t k) {
+static int64_t n_words(const struct lookout *x, int64_t k) {
   return body_checks(x->f->body) * (word_rows(x->f->l) > 1 ? k : 1);
 }
 
-static struct failure *clear_words(const struct looking *x, int64_t n, int64_t k) {
+static struct failure *clear_words(const struct lookout *x, int64_t n, int64_t k) {
   int64_t count = n_words(x, k), *none = count ? mem_alloc((size_t)count * sizeof *none) : NULL;
   if (!count) return NULL;
   if (!none) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
@@ -210,7 +210,7 @@ static struct failure *clear_words(const struct looking *x, int64_t n, int64_t k
   return how ? device_failure(x->d, how) : NULL;
 }
 
-static struct failure *read_words(const struct looking *x, int64_t n, int64_t k, bool *has_failed) {
+static struct failure *read_words(const struct lookout *x, int64_t n, int64_t k, bool *has_failed) {
   int64_t count = n_words(x, k), *words = count ? mem_alloc((size_t)count * sizeof *words) : NULL;
   *has_failed = false;
   if (!count) return NULL;
@@ -222,7 +222,7 @@ static struct failure *read_words(const struct looking *x, int64_t n, int64_t k,
 }
 
 /* What the step said last, if it fails: its words stand alone. */
-static struct failure *told(const struct looking *x, int64_t n) {
+static struct failure *told(const struct lookout *x, int64_t n) {
   int64_t word[64], count = body_checks(x->f->body), *words = count <= 64 ? word : mem_alloc((size_t)count * sizeof *words);
   if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
@@ -233,9 +233,9 @@ static struct failure *told(const struct looking *x, int64_t n) {
   return why;
 }
 
-/* So many steps from n on, and how many of them count: *k becomes fewer where one was the last. A check that fails in one of several
- * is looked for step by step: *k is 0 then. */
-static struct failure *try_steps(struct looking *x, int64_t n, int64_t *k, bool *is_over) {
+/* So many steps from n on, and how many of them count: *k becomes fewer where one was the last. A check that fails in one of
+ * several is looked for step by step: *k is 0 then. */
+static struct failure *try_steps(struct lookout *x, int64_t n, int64_t *k, bool *is_over) {
   uint8_t said[AHEAD] = { 0 }, *stop = *k > 1 ? (uint8_t *)(uintptr_t)x->at : x->f->outside[x->f->l->spare];
   int64_t first = 0, tried = *k;
   bool has_failed = false;
@@ -256,7 +256,7 @@ static struct failure *try_steps(struct looking *x, int64_t n, int64_t *k, bool 
 }
 
 static struct failure *steps_until(struct replaying *f, struct run *r, const struct device *d, int64_t most, int64_t *n) {
-  struct looking x = { .f = f, .r = r, .d = d };
+  struct lookout x = { .f = f, .r = r, .d = d };
   struct failure *why = NULL;
   bool is_over = false;
   if (most > 1) take_room(&x);

@@ -518,7 +518,8 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .copy = copy_there, .announce = announce, .launch = launch_there, .routine = routine, .show_routine = show_routine,
+  .download = download_from, .copy = copy_there, .announce = announce, .launch = launch_there, .routine = routine,
+  .show_routine = show_routine,
   .record = record, .follow = follow, .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
   .bundle_begin = bundle_begin, .bundle_end = bundle_end, .bundle_start = bundle_start, .bundle_free = bundle_free,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
