@@ -1,5 +1,4 @@
-/* gpu_sort.c -- rows in order on a GPU: by digits of their keys, the lowest first, as on the host (op/sort.c), and the
- * elements of some ranks (op/select.c), which are taken from there.
+/* gpu_sort.c -- rows in order on a GPU: by digits of their keys, the lowest first, as on the host (op/sort.c).
  *
  * A key is that of op/order.h: NaN is the largest, -0 comes before 0, and of equal keys the one that stands first comes
  * first. So there
@@ -7,18 +6,11 @@
  * each digit, and
  * moves every entry to its place; inside a tile entries are put in order in shared memory first, so that neighbours are
  * written side by side. A row that fits in a tile is sorted there by one block of threads, all passes at once. */
-#include "backend/cuda/routine.h"
+#include "backend/cuda/gpu_sort.h"
 
 /* ---- the kernels ---- */
 
-/* b, the pattern of an element, to its key; LAST_KEY has all bits of an element. KIND 0: unsigned, 1: signed, 2: a float. */
-#define KEY_OF_B WRITTEN(                                                                                                 \
-  if (KIND == 0) { key = b; }                                                                                             \
-  if (KIND == 1) { key = b ^ SIGN; }                                                                                      \
-  if (KIND == 2) {                                                                                                        \
-    key = b >= SIGN ? b ^ LAST_KEY : b ^ SIGN;                                                                            \
-    key = (b & (SIGN - 1)) >= LEAST_NAN ? LAST_KEY : key;                                                                 \
-  })
+/* .. and back. */
 #define B_OF_KEY WRITTEN(                                                                                                 \
   if (KIND == 0) { b = key; }                                                                                             \
   if (KIND == 1) { b = key ^ SIGN; }                                                                                      \
@@ -52,20 +44,6 @@
     hist[k * 256 + tid] = sum;                                                                                            \
     sum = sum + here;                                                                                                     \
   })
-
-/* sum of each of 256 threads to the sum of those before it; part: 8 words in shared memory. */
-#define SUMS_BEFORE WRITTEN(                                                                                              \
-  u32 up_to = sum;                                                                                                        \
-  repeat (k, 5) {                                                                                                         \
-    u32 other = shfl_up(up_to, 1 << k);                                                                                   \
-    up_to = lane >= (1 << k) ? up_to + other : up_to;                                                                     \
-  }                                                                                                                       \
-  if (lane == 31) { part[tid >> 5] = up_to; }                                                                             \
-  bar;                                                                                                                    \
-  up_to = up_to - sum;                                                                                                    \
-  repeat (k, 7) { up_to = up_to + ((tid >> 5) > k ? part[k] : 0); }                                                       \
-  bar;                                                                                                                    \
-  sum = up_to;)
 
 static const char sort_text[] =
   /* How many entries of a tile have each digit; and, of floats, how many are NaN, with the first pass. */
@@ -289,29 +267,7 @@ entry sort_row(T* x, T* y, s64* order, u32 n, u32 has_y, u32 has_order) {
 }
   );
 
-/* Elements of ranks from .. on, held inside the row; n places of a row are in order. Of no elements: as on the host. */
-static const char select_text[] = WRITTEN(
-entry select_none(T* y, s64* order, u64 all) {
-  u64 i = u64(block) * 256 + u64(tid);
-  if (i < all) { y[i] = 0; order[i] = 0; }
-}
-) WRITTEN(
-entry select_ranks(T* x, s64* sorted, T* y, s64* order, u64 n, s64 from, u64 count, u64 all) {
-  u64 i = u64(block) * 256 + u64(tid);
-  if (i < all) {
-    u64 row = i / count;
-    s64 rank = from + s64(i % count);
-    rank = min(max(rank, 0), s64(n) - 1);
-    s64 place = sorted[row * n + u64(rank)];
-    y[i] = x[row * n + u64(place)];
-    order[i] = place;
-  }
-}
-);
-
 /* ---- what they are given ---- */
-
-struct sort_form { weft_dtype dtype; bool has_pairs; int items; };
 
 static int bytes_of(weft_dtype t) { return kir_width(t); }
 
@@ -327,40 +283,34 @@ static const char *word_of(weft_dtype t) {
   return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : "u64";
 }
 
-enum { TILE_THREADS = 256 };
-static int64_t tile_of(const struct sort_form *f) { return (int64_t)f->items * TILE_THREADS; }
-
-static int sort_module(struct gpu *g, const struct sort_form *f, struct routine_module **m) {
+int sort_load(struct gpu *g, const struct sort_form *f, const char *text, struct routine_module **m) {
   int bits = 8 * bytes_of(f->dtype);
   const struct written_name names[] = {
     { "T", 0, word_of(f->dtype) }, { "K", 0, bits == 64 ? "u64" : "u32" },
     { "KIND", is_float(f->dtype) ? 2 : is_signed(f->dtype), NULL }, { "BITS", bits, NULL },
     { "SIGN", (int64_t)(UINT64_C(1) << (bits - 1)), NULL }, { "LAST_KEY", bits == 64 ? -1 : (INT64_C(1) << bits) - 1, NULL },
-    { "LEAST_NAN", least_nan(f->dtype), NULL }, { "ITEMS", f->items, NULL }, { "TILE", tile_of(f), NULL },
+    { "LEAST_NAN", least_nan(f->dtype), NULL }, { "ITEMS", f->items, NULL }, { "TILE", sort_tile(f), NULL },
     { "PAIRS", f->has_pairs, NULL }, { NULL, 0, NULL },
   };
-  return routine_load(g, sort_text, names, m);
+  return routine_load(g, text, names, m);
 }
 
 /* Rows that fit in a tile: of 1, 4 or 16 elements a thread. */
 static int items_of(weft_dtype t, int64_t n) {
-  int most = bytes_of(t) == 8 ? 8 : 16;
-  return n <= TILE_THREADS ? 1 : n <= 4 * TILE_THREADS ? 4 : most;
+  return n <= TILE_THREADS ? 1 : n <= 4 * TILE_THREADS ? 4 : sort_most_items(t);
 }
-
-struct sorting { struct gpu *g; weft_dtype dtype; int64_t rows, n; uint64_t x, y, order; bool has_y, has_order; };
 
 static int sort_short(const struct sorting *s, bool only_asks) {
   struct sort_form f = { s->dtype, true, items_of(s->dtype, s->n) };
   struct routine_module *m;
-  int how = sort_module(s->g, &f, &m);
+  int how = sort_load(s->g, &f, sort_text, &m);
   if (how || only_asks) return how;
   return LAUNCH(s->g, m, "sort_row", s->rows, TILE_THREADS, s->x, s->y, s->order, (uint64_t)s->n, s->has_y, s->has_order);
 }
 
 /* Keys, and where places go with them, in two rows of memory each, to and fro. */
 static int sort_by_passes(const struct sorting *s, const struct sort_form *f, struct routine_module *m, struct routine_room *room) {
-  int64_t tiles = (s->n - 1) / tile_of(f) + 1, blocks = s->rows * tiles;
+  int64_t tiles = (s->n - 1) / sort_tile(f) + 1, blocks = s->rows * tiles;
   size_t all = (size_t)(s->rows * s->n), key_bytes = bytes_of(s->dtype) == 8 ? 8 : 4;
   uint64_t counts, totals, keys[2] = { 0, 0 }, places[2] = { 0, 0 };
   int passes = bytes_of(s->dtype), sum_threads = tiles >= 1024 ? 1024 : (int)(tiles + 31) / 32 * 32;
@@ -383,53 +333,33 @@ static int sort_by_passes(const struct sorting *s, const struct sort_form *f, st
 }
 
 static int sort_long(const struct sorting *s, bool only_asks) {
-  struct sort_form f = { s->dtype, s->has_order, bytes_of(s->dtype) == 8 ? 8 : 16 };
+  struct sort_form f = { s->dtype, s->has_order, sort_most_items(s->dtype) };
   struct routine_module *m;
   struct routine_room room = { .gpu = s->g };
-  int how = sort_module(s->g, &f, &m);
+  int how = sort_load(s->g, &f, sort_text, &m);
   if (how || only_asks) return how;
   how = sort_by_passes(s, &f, m, &room);
   room_give(&room);
   return how;
 }
 
-static int64_t longest_short(weft_dtype t) { return TILE_THREADS * (bytes_of(t) == 8 ? 8 : 16); }
+int64_t sort_longest_tile(weft_dtype t) { return TILE_THREADS * sort_most_items(t); }
 
 /* Blocks and places are counted in 32 bits. */
 static bool is_beyond(const struct sorting *s) {
   int64_t tiles = s->n ? (s->n - 1) / TILE_THREADS + 1 : 0;
-  if (s->n <= longest_short(s->dtype)) return s->rows > INT32_MAX;
+  if (s->n <= sort_longest_tile(s->dtype)) return s->rows > INT32_MAX;
   return s->n >= UINT32_MAX || s->rows >= INT32_MAX / 257 || s->rows > INT32_MAX / tiles;
 }
 
-static int sort_rows(const struct sorting *s, bool only_asks) {
+int sort_rows(const struct sorting *s, bool only_asks) {
   if (is_beyond(s)) return DEVICE_CANNOT;
   if (!s->n || !s->rows) return CUDA_OK;
-  return s->n <= longest_short(s->dtype) ? sort_short(s, only_asks) : sort_long(s, only_asks);
+  return s->n <= sort_longest_tile(s->dtype) ? sort_short(s, only_asks) : sort_long(s, only_asks);
 }
 
 int sort_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
   const struct routine_array *x = &c->array[0], *y = &c->array[1], *order = &c->array[2];
   struct sorting s = { g, x->dtype, c->n_problems, routine_last(x, 1), x->at, y->at, order->at, y->is_wanted, order->is_wanted };
   return sort_rows(&s, only_asks);
-}
-
-/* number: the first rank of each row, and how many there are. */
-int select_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
-  const struct routine_array *x = &c->array[0], *y = &c->array[1], *order = &c->array[2];
-  struct sorting s = { g, x->dtype, c->n_problems, routine_last(x, 1), x->at, 0, 0, false, true };
-  const struct written_name names[] = { { "T", 0, word_of(x->dtype) }, { NULL, 0, NULL } };
-  struct routine_room room = { .gpu = g };
-  struct routine_module *m;
-  int64_t all = c->n_problems * c->number[1];
-  int how = routine_load(g, select_text, names, &m);
-  if (how || !all) return how;
-  if (!s.n) return only_asks ? how : LAUNCH(g, m, "select_none", (all - 1) / 256 + 1, 256, y->at, order->at, (uint64_t)all);
-  if (!how && !only_asks) how = room_take(&room, (size_t)(s.rows * s.n) * 8, &s.order);
-  if (!how) how = sort_rows(&s, only_asks);
-  if (!how && !only_asks)
-    how = LAUNCH(g, m, "select_ranks", (all - 1) / 256 + 1, 256, x->at, s.order, y->at, order->at, (uint64_t)s.n,
-                 (uint64_t)c->number[0], (uint64_t)c->number[1], (uint64_t)all);
-  room_give(&room);
-  return how;
 }

@@ -8,7 +8,8 @@
 #include "backend/cuda/written.h"
 
 typedef int routine_run(struct gpu *, const struct routine_call *, bool only_asks); /* CUDA_OK, DEVICE_CANNOT .. */
-routine_run sort_there, select_there; /* gpu_sort.c */
+routine_run sort_there; /* gpu_sort.c */
+routine_run select_there; /* gpu_select.c */
 routine_run cholesky_there, cholesky_solve_there, triangle_there, lu_there, solve_there, inverse_there, determinant_there,
   adjugate_there; /* gpu_matrix.c */
 routine_run tally_there, bins_there; /* gpu_bins.c */
