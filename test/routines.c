@@ -55,7 +55,8 @@ TEST(routines_are_assembled) {
   static const char *const matrices[] = { "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate" };
   for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
     for (int wide = 0; wide < 2; wide++) ask(matrices[i], wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 5, 5 }, (int64_t[]){ 0, 0 });
-  ask("select", WEFT_F32, (int64_t[]){ 3, 100 }, (int64_t[]){ 2, 5 });
+  for (int n = 100; n <= 10000; n *= 100) ask("select", WEFT_F32, (int64_t[]){ 3, n }, (int64_t[]){ 2, 5 });
+  ask("select", WEFT_I64, (int64_t[]){ 3, 10000 }, (int64_t[]){ 2, 5 });
   routine_show(NULL, NULL);
   EXPECT(a.n > 20);
   assemble(&a);
@@ -172,6 +173,26 @@ TEST(cuda_sorts_long_rows_as_the_host_does) {
   if (!is_slow()) compare_rows(2, 9000, false), compare_rows(3, 100000, false), compare_rows(1, 3000001, false);
 }
 
+/* Ranks at both ends and inside, few and many, some beyond the row's. */
+static int at_ranks(weft_array *x, weft_array *y[]) {
+  int64_t n = weft_dim(x, 1);
+  y[0] = weft_topk(x, 1, 100), y[1] = weft_argtopk(x, 1, n / 5);
+  return y[2] = weft_topk(x, 1, 1), y[3] = weft_median(weft_cast(x, WEFT_F32), 1), 4;
+}
+
+TEST(cuda_selects_from_long_rows_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    if (is_slow() && dtypes[i] != WEFT_F32 && dtypes[i] != WEFT_I64 && dtypes[i] != WEFT_F16) continue;
+    weft_scope *s = weft_scope_open();
+    every_nan = true;
+    compare("ranks", at_ranks, patterns(dtypes[i], 2, 4500, 7));
+    if (!is_slow()) compare("ranks", at_ranks, patterns(dtypes[i], 3, 100000, 8)), compare("ranks", at_ranks, patterns(dtypes[i], 1, 3000001, 9));
+    weft_scope_discard(s);
+  }
+}
+
 /* ---- matrices ---- */
 
 /* [rows, n, n], which are good, not definite, singular, or have no numbers. */
@@ -224,6 +245,20 @@ TEST(cuda_factors_matrices_as_the_host_does) {
   compare_matrices(2, 17);
   compare_matrices(1, 67);
   if (!is_slow()) compare_matrices(100, 40), compare_matrices(2, 500);
+}
+
+/* Columns of large matrices go by panels in registers. */
+TEST(cuda_factors_large_matrices_as_the_host_does) {
+  test_watchdog(300);
+  if (!has_gpu()) return;
+  for (int kind = 0; kind < 5; kind++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = squares(WEFT_F64, kind == 0 ? 2 : 1, 141, kind);
+    compare("lu", by_lu, x);
+    if (kind < 2) compare("cholesky", by_cholesky, x);
+    weft_scope_discard(s);
+  }
+  if (!is_slow()) compare("lu", by_lu, squares(WEFT_F32, 1, 2077, 1)), compare("cholesky", by_cholesky, squares(WEFT_F32, 1, 1500, 0));
 }
 
 /* ---- bins ---- */

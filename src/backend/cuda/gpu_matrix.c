@@ -8,7 +8,7 @@
 #include "backend/cuda/routine.h"
 
 enum { MATRIX_SMALL = 16, MATRIX_BLOCK = 32 }; /* as in op/matrix.h: bits depend on them */
-enum { FEW_THREADS = 32, THREADS = 256 };
+enum { FEW_THREADS = 32, ROW_THREADS = 64, THREADS = 256 };
 
 /* ---- in and out ---- */
 
@@ -114,6 +114,39 @@ entry solve_rows(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 b_each, u6
   }
 }
   )
+  /* The same of 32 rows from `from` on: the triangle is in shared memory, and a thread has its column in registers. An element
+   * takes the products with others off in the order of k: downwards as soon as each is known, upwards when it is its turn. */
+  WRITTEN(
+entry solve_block(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 b_each, u64 b_row, u64 m, u64 from, u32 is_upper,
+                  u32 is_unit, u32 cuts) of 128 {
+  shared f64 box[1056];
+  f64* ap = a + (u64(block / cuts) * a_each + from * (row + column));
+  u32 q = tid;
+  while (q < 1024) {
+    box[q / 32 * 33 + q % 32] = ap[u64(q / 32) * row + u64(q % 32) * column];
+    q = q + threads;
+  }
+  bar;
+  u64 j = u64(block % cuts) * u64(threads) + u64(tid);
+  f64* bp = b + (u64(block / cuts) * b_each + from * b_row + j);
+  if (j < m) {
+    f64 x[32];
+    repeat (i, 32) { x[i] = bp[u64(i) * b_row]; }
+    if (is_upper != 0) {
+      repeat (step, 32) {
+        repeat (k, 32) { if (k > 31 - step) { x[31 - step] = x[31 - step] - x[k] * box[(31 - step) * 33 + k]; } }
+        if (is_unit == 0) { x[31 - step] = x[31 - step] / box[(31 - step) * 34]; }
+      }
+    } else {
+      repeat (k, 32) {
+        if (is_unit == 0) { x[k] = x[k] / box[k * 34]; }
+        repeat (i, 32) { if (i > k) { x[i] = x[i] - x[k] * box[i * 33 + k]; } }
+      }
+    }
+    repeat (i, 32) { bp[u64(i) * b_row] = x[i]; }
+  }
+}
+  )
   /* One right side. Rows of the matrix side by side: eight sums of every eighth product, and then theirs; else by columns. */
   WRITTEN(
 entry solve_one(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 n, u32 is_upper, u32 is_unit) {
@@ -170,55 +203,91 @@ entry solve_one(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 n, u32 is_u
 /* ---- Cholesky ---- */
 
 static const char cholesky_text[] =
-  /* Columns from .. to - 1 of L, in rows from on. s: what the columns before it in the block take off, by eight sums, or one
-   * by one. */
+  /* Columns from .. to - 1 of L in rows from .. to - 1, a warp a matrix, in shared memory: a thread has a row. s: what the columns
+   * before it in the block take off, by eight sums, or one by one. */
   WRITTEN(
-entry cholesky_columns(f64* all, s64* status, u64 n, u64 from, u64 to) {
-  shared u32 is_wrong[1];
-  f64* a = all + u64(block) * n * n;
+entry cholesky_corner(f64* all, s64* status, u64 n, u64 from, u64 to) {
+  shared f64 box[1056];
   if (from == 0) { if (tid == 0) { status[block] = 0; } } else { if (status[block] != 0) { return; } }
-  u64 j = from;
-  while (j < to) {
-    u64 i = j + u64(tid);
-    while (i < n) {
-      f64 s = a[i * n + j];
-      f64* x = a + i * n;
-      f64* y = a + j * n;
-      u64 c = from;
+  f64* a = all + (u64(block) * n * n + from * n + from);
+  u32 m = u32(to - from);
+  u32 i = 0;
+  while (i < m) {
+    if (tid < m) { box[i * 33 + tid] = a[u64(i) * n + u64(tid)]; }
+    i = i + 1;
+  }
+  warp;
+  u32 own = tid * 33;
+  u32 j = 0;
+  while (j < m) {
+    f64 s = 1;
+    u32 pivots = j * 33;
+    if (tid >= j && tid < m) {
+      u32 c = 0;
+      s = box[own + j];
       if (n <= 16) {
-        while (c < j) { s = s - x[c] * y[c]; c = c + 1; }
+        while (c < j) { s = s - box[own + c] * box[pivots + c]; c = c + 1; }
       } else {
         f64 d[8];
         f64 rest = 0;
         repeat (e, 8) { d[e] = 0; }
         while (c + 8 <= j) {
-          repeat (e, 8) { d[e] = d[e] + x[c + e] * y[c + e]; }
+          repeat (e, 8) { d[e] = d[e] + box[own + (c + e)] * box[pivots + (c + e)]; }
           c = c + 8;
         }
-        while (c < j) { rest = rest + x[c] * y[c]; c = c + 1; }
+        while (c < j) { rest = rest + box[own + c] * box[pivots + c]; c = c + 1; }
         s = s - ((((d[0] + d[4]) + (d[1] + d[5])) + ((d[2] + d[6]) + (d[3] + d[7]))) + rest);
       }
-      x[j] = s;
-      i = i + u64(threads);
     }
-    bar;
-    if (tid == 0) {
-      f64 s = a[j * n + j];
-      bool is_good = s > 0;
-      is_wrong[0] = u32(!is_good);
-      if (!is_good) { status[block] = s64(j) + 1; }
-      a[j * n + j] = sqrt(s);
+    warp;
+    if (tid == j) { box[own + j] = sqrt(s); }
+    u32 is_wrong = ballot(tid == j && !(s > 0));
+    warp;
+    if (is_wrong != 0) {
+      if (tid == 0) { status[block] = s64(from) + s64(j) + 1; }
+      return;
     }
-    bar;
-    if (is_wrong[0] != 0) { return; }
-    i = j + 1 + u64(tid);
-    f64 pivot = a[j * n + j];
-    while (i < n) {
-      a[i * n + j] = a[i * n + j] / pivot;
-      i = i + u64(threads);
-    }
-    bar;
+    if (tid > j && tid < m) { box[own + j] = s / box[pivots + j]; }
+    warp;
     j = j + 1;
+  }
+  i = 0;
+  while (i < m) {
+    if (tid <= i) { a[u64(i) * n + u64(tid)] = box[i * 33 + tid]; }
+    i = i + 1;
+  }
+}
+  )
+  /* The same 32 columns in the rows from to on, which wait for the corner alone: a thread has a row, in registers. */
+  WRITTEN(
+entry cholesky_rows(f64* all, s64* status, u64 n, u64 from, u64 to, u32 cuts) {
+  shared f64 box[1056];
+  u64 problem = u64(block / cuts);
+  if (status[problem] != 0) { return; }
+  f64* corner = all + (problem * n * n + from * n + from);
+  u32 q = tid;
+  while (q < 1024) {
+    box[q / 32 * 33 + q % 32] = corner[u64(q / 32) * n + u64(q % 32)];
+    q = q + threads;
+  }
+  bar;
+  u64 i = to + u64(block % cuts) * u64(threads) + u64(tid);
+  if (i < n) {
+    f64* own = all + (problem * n * n + i * n + from);
+    f64 x[32];
+    f64 d[8];
+    repeat (c, 32) { x[c] = own[c]; }
+    repeat (j, 32) {
+      f64 rest = 0;
+      repeat (e, 8) { d[e] = 0; }
+      repeat (c, 32) {
+        if (c < j / 8 * 8) { d[c % 8] = d[c % 8] + x[c] * box[j * 33 + c]; }
+        if (c >= j / 8 * 8 && c < j) { rest = rest + x[c] * box[j * 33 + c]; }
+      }
+      f64 s = x[j] - ((((d[0] + d[4]) + (d[1] + d[5])) + ((d[2] + d[6]) + (d[3] + d[7]))) + rest);
+      x[j] = s / box[j * 33 + j];
+    }
+    repeat (c, 32) { own[c] = x[c]; }
   }
 }
   )
@@ -322,6 +391,109 @@ entry lu_columns(f64* all, s64* orders, s64* status, u64 n, u64 from, u64 to) {
     }
     bar;
     k = k + 1;
+  }
+}
+  )
+  /* The same of at most 8 columns and 2048 rows: a thread has four rows in registers. Other columns wait for lu_swap.
+   * swaps: where the row of each column was found. */
+  WRITTEN(
+entry lu_panel(f64* all, u32* swaps, s64* status, u64 n, u64 from, u64 to) of 512 {
+  shared u64 size_of[32];
+  shared u32 place_of[32];
+  shared f64 line_k[16];
+  shared f64 line_p[16];
+  f64* a = all + (u64(block) * n * n + from * n + from);
+  u32 rows = u32(n - from);
+  u32 columns = u32(to - from);
+  u32 own = tid >> 5;
+  f64 x[32];
+  repeat (r, 4) { repeat (w, 8) {
+    x[r * 8 + w] = 0;
+    if (tid + 512 * r < rows && w < columns) { x[r * 8 + w] = a[u64(tid + 512 * r) * n + w]; }
+  } }
+  repeat (k, 8) { if (k < columns) {
+    u64 best = 0;
+    u32 at = k;
+    repeat (r, 4) {
+      u32 i = tid + 512 * r;
+      u64 bits = as_u64(x[r * 8 + k]) & 0x7fffffffffffffff;
+      bits = (bits > 0x7ff0000000000000 && i != k) || i < k || i >= rows ? u64(0) : bits;
+      at = bits > best ? i : at;
+      best = max(bits, best);
+    }
+    repeat (s, 5) {
+      u32 low = shfl_xor(u32(best & 0xffffffff), 1 << s);
+      u32 high = shfl_xor(u32(best >> 32), 1 << s);
+      u32 its_place = shfl_xor(at, 1 << s);
+      u64 other = (u64(high) << 32) | u64(low);
+      at = other > best || (other == best && its_place < at) ? its_place : at;
+      best = max(other, best);
+    }
+    if (lane == 0) { size_of[(k % 2) * 16 + own] = best; place_of[(k % 2) * 16 + own] = at; }
+    bar;
+    best = size_of[(k % 2) * 16 + lane % 16];
+    at = place_of[(k % 2) * 16 + lane % 16];
+    repeat (s, 4) {
+      u32 low = shfl_xor(u32(best & 0xffffffff), 1 << s);
+      u32 high = shfl_xor(u32(best >> 32), 1 << s);
+      u32 its_place = shfl_xor(at, 1 << s);
+      u64 other = (u64(high) << 32) | u64(low);
+      at = other > best || (other == best && its_place < at) ? its_place : at;
+      best = max(other, best);
+    }
+    if (tid == k) { repeat (w, 8) { line_k[(k % 2) * 8 + w] = x[w]; } }
+    repeat (r, 4) { if (tid + 512 * r == at) { repeat (w, 8) { line_p[(k % 2) * 8 + w] = x[r * 8 + w]; } } }
+    bar;
+    repeat (r, 4) { if (tid + 512 * r == at) { repeat (w, 8) { x[r * 8 + w] = line_k[(k % 2) * 8 + w]; } } }
+    if (tid == k) { repeat (w, 8) { x[w] = line_p[(k % 2) * 8 + w]; } }
+    f64 pivot = line_p[(k % 2) * 8 + k];
+    if (tid == 0) {
+      swaps[u64(block) * 8 + k] = at;
+      if (pivot == 0 || pivot != pivot) { if (status[block] == 0) { status[block] = s64(from) + k + 1; } }
+    }
+    if (pivot != 0) {
+      repeat (r, 4) { if (tid + 512 * r > k) {
+        f64 f = x[r * 8 + k] / pivot;
+        x[r * 8 + k] = f;
+        repeat (w, 8) { if (w > k) { x[r * 8 + w] = x[r * 8 + w] - line_p[(k % 2) * 8 + w] * f; } }
+      } }
+    }
+  } }
+  repeat (r, 4) { repeat (w, 8) {
+    if (tid + 512 * r < rows && w < columns) { a[u64(tid + 512 * r) * n + w] = x[r * 8 + w]; }
+  } }
+}
+  )
+  /* What a panel found, in all other columns and in the order of rows; a thread a column. */
+  WRITTEN(
+entry lu_swap(f64* all, u32* swaps, s64* orders, u64 n, u64 from, u64 to, u32 cuts) {
+  u64 problem = u64(block / cuts);
+  u64 j = u64(block % cuts) * u64(threads) + u64(tid);
+  f64* a = all + (problem * n * n + from * n + j);
+  s64* order = orders + (problem * n + from);
+  u32* p = swaps + problem * 8;
+  u32 columns = u32(to - from);
+  u32 k = 0;
+  if (j < n && (j < from || j >= to)) {
+    while (k < columns) {
+      u64 other = u64(p[k]);
+      if (other != u64(k)) {
+        f64 was = a[u64(k) * n];
+        a[u64(k) * n] = a[other * n];
+        a[other * n] = was;
+      }
+      k = k + 1;
+    }
+  }
+  k = 0;
+  if (j == 0) {
+    while (k < columns) {
+      u64 other = u64(p[k]);
+      s64 was_order = order[k];
+      order[k] = order[other];
+      order[other] = was_order;
+      k = k + 1;
+    }
   }
 }
   )
@@ -596,9 +768,23 @@ static int take(struct matrices *x, struct standing c, struct standing a, struct
 
 struct triangle { uint64_t a; bool is_turned, is_upper, is_unit; };
 
+/* Rows from .. to - 1 of b, which has m columns, as far as they depend on each other. */
+static int solve_rows(struct matrices *x, const struct triangle *t, struct standing a, struct standing b, int64_t m, int64_t from,
+                      int64_t to) {
+  int64_t threads = m <= 64 ? 32 : 128, cuts = over(m, threads);
+  if (!cuts || x->problems > INT32_MAX / cuts) return cuts ? DEVICE_CANNOT : CUDA_OK;
+  if (to - from == MATRIX_BLOCK)
+    return LAUNCH(x->g, x->common, "solve_block", x->problems * cuts, (int)threads, a.at, (uint64_t)a.each, (uint64_t)a.row,
+                  (uint64_t)a.column, b.at, (uint64_t)b.each, (uint64_t)b.row, (uint64_t)m, (uint64_t)from, t->is_upper, t->is_unit,
+                  (uint64_t)cuts);
+  return LAUNCH(x->g, x->common, "solve_rows", x->problems * cuts, (int)threads, a.at, (uint64_t)a.each, (uint64_t)a.row,
+                (uint64_t)a.column, b.at, (uint64_t)b.each, (uint64_t)b.row, (uint64_t)m, (uint64_t)from, (uint64_t)to, t->is_upper,
+                t->is_unit, (uint64_t)cuts);
+}
+
 /* b [n, m] becomes what solves it: as matrix_solve, and as matrix_lanes_solve for what is small. */
 static int solve(struct matrices *x, struct triangle t, uint64_t b, int64_t m) {
-  int64_t n = x->n, row = t.is_turned ? 1 : n, column = t.is_turned ? n : 1, cuts = over(m, 128);
+  int64_t n = x->n, row = t.is_turned ? 1 : n, column = t.is_turned ? n : 1;
   int how = CUDA_OK;
   if (m == 1 && n > MATRIX_SMALL)
     return LAUNCH(x->g, x->common, "solve_one", x->problems, t.is_turned ? threads_for(n) : FEW_THREADS, t.a, (uint64_t)(n * n),
@@ -606,9 +792,8 @@ static int solve(struct matrices *x, struct triangle t, uint64_t b, int64_t m) {
   for (int64_t done = 0; !how && done < n && m > 0; done += MATRIX_BLOCK) {
     int64_t rows = n - done < MATRIX_BLOCK ? n - done : MATRIX_BLOCK, from = t.is_upper ? n - done - rows : done;
     int64_t rest = t.is_upper ? 0 : from + rows, n_rest = t.is_upper ? from : n - rest;
-    how = LAUNCH(x->g, x->common, "solve_rows", x->problems * cuts, 128, t.a, (uint64_t)(n * n), (uint64_t)row,
-                 (uint64_t)column, b, (uint64_t)(n * m), (uint64_t)m, (uint64_t)m, (uint64_t)from, (uint64_t)(from + rows),
-                   t.is_upper, t.is_unit, (uint64_t)cuts);
+    struct standing a = { t.a, n * n, row, column }, right = { b, n * m, m, 1 };
+    how = solve_rows(x, &t, a, right, m, from, from + rows);
     if (!how)
       how = take(x, (struct standing){ doubles(b, rest * m), n * m, m, 1 },
                  (struct standing){ doubles(t.a, rest * row + from * column), n * n, row, column },
@@ -628,8 +813,12 @@ int cholesky_there(struct gpu *g, const struct routine_call *c, bool only_asks) 
   how = load(&x, c->array[0].at, 0, n, &a);
   for (int64_t from = 0, to; !how && (from < n || !from); from = to ? to : 1) {
     to = n - from < MATRIX_BLOCK ? n : from + MATRIX_BLOCK;
-    how = LAUNCH(g, x.own, "cholesky_columns", x.problems, threads_for(n), a, c->array[2].at, (uint64_t)n, (uint64_t)from,
+    int64_t cuts = over(n - to, ROW_THREADS);
+    how = LAUNCH(g, x.own, "cholesky_corner", x.problems, FEW_THREADS, a, c->array[2].at, (uint64_t)n, (uint64_t)from,
                  (uint64_t)to);
+    if (!how && cuts)
+      how = LAUNCH(g, x.own, "cholesky_rows", x.problems * cuts, ROW_THREADS, a, c->array[2].at, (uint64_t)n, (uint64_t)from,
+                   (uint64_t)to, (uint64_t)cuts);
     if (!how)
       how = take(&x, (struct standing){ doubles(a, to * n + to), n * n, n, 1 }, (struct standing){ doubles(a, to * n + from),
           n * n, n, 1 },
@@ -667,28 +856,64 @@ int cholesky_solve_there(struct gpu *g, const struct routine_call *c, bool only_
   return finish(&x, how);
 }
 
+struct lu { uint64_t at, order, status, swaps; };
+
+/* What columns from .. to - 1, which are eliminated, take off columns to .. end - 1: of their rows by a system with L, below by a
+ * product. */
+static int lu_take(struct matrices *x, const struct lu *f, int64_t from, int64_t to, int64_t end) {
+  static const struct triangle lower = { .is_unit = true };
+  int64_t n = x->n, each = n * n;
+  struct standing all = { f->at, each, n, 1 }, right = { doubles(f->at, to), each, n, 1 };
+  int how = solve_rows(x, &lower, all, right, end - to, from, to);
+  if (how) return how;
+  return take(x, (struct standing){ doubles(f->at, to * n + to), each, n, 1 },
+              (struct standing){ doubles(f->at, to * n + from), each, n, 1 },
+              (struct standing){ doubles(f->at, from * n + to), each, n, 1 }, n - to, end - to, to - from, false);
+}
+
+enum { PANEL = 8, PANEL_ROWS = 2048 }; /* of lu_panel */
+
+/* Columns from .. to - 1 by panels of few, whose rows are exchanged in all other columns behind each. */
+static int lu_panels(struct matrices *x, const struct lu *f, int64_t from, int64_t to) {
+  int64_t n = x->n, cuts = over(n, 128);
+  int how = CUDA_OK;
+  for (int64_t at = from, end; !how && at < to; at = end) {
+    end = to - at < PANEL ? to : at + PANEL;
+    how = LAUNCH(x->g, x->own, "lu_panel", x->problems, 512, f->at, f->swaps, f->status, (uint64_t)n, (uint64_t)at, (uint64_t)end);
+    if (!how)
+      how = LAUNCH(x->g, x->own, "lu_swap", x->problems * cuts, 128, f->at, f->swaps, f->order, (uint64_t)n, (uint64_t)at,
+                   (uint64_t)end, (uint64_t)cuts);
+    if (!how && end < to) how = lu_take(x, f, at, end, to);
+  }
+  return how;
+}
+
+/* Small matrices are side by side, and one block of threads has all of a panel's columns; of a large one, which is alone, panels
+ * are in registers. */
+static int lu_columns(struct matrices *x, const struct lu *f, int64_t from, int64_t to) {
+  if (x->n > 4 * MATRIX_BLOCK && x->n - from <= PANEL_ROWS && x->problems <= INT32_MAX / over(x->n, 128))
+    return lu_panels(x, f, from, to);
+  return LAUNCH(x->g, x->own, "lu_columns", x->problems, threads_for(x->n), f->at, f->order, f->status, (uint64_t)x->n,
+                (uint64_t)from, (uint64_t)to);
+}
+
 /* a; factors of f64, order, status. */
 int lu_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
   struct matrices x;
-  uint64_t lu = c->array[1].at, order = c->array[2].at, status = c->array[3].at;
+  struct lu f = { c->array[1].at, c->array[2].at, c->array[3].at, 0 };
   int how = begin(&x, g, c, lu_text);
   if (how || only_asks) return how;
-  int64_t n = x.n, each = n * n, all = x.problems * each, rows = x.problems * n, most = rows > x.problems ? rows : x.problems;
-  how = LAUNCH(g, x.common, "matrix_load", over(all, 256), 256, c->array[0].at, lu, 0, (uint64_t)n, (uint64_t)n, (uint64_t)all, 0);
-  if (!how) how = LAUNCH(g, x.own, "lu_begin", over(most, 256), 256, order, status, (uint64_t)n, (uint64_t)rows,
+  int64_t n = x.n, all = x.problems * n * n, rows = x.problems * n, most = rows > x.problems ? rows : x.problems;
+  how = room_take(&x.room, (size_t)x.problems * PANEL * 4, &f.swaps);
+  if (!how)
+    how = LAUNCH(g, x.common, "matrix_load", over(all, 256), 256, c->array[0].at, f.at, 0, (uint64_t)n, (uint64_t)n,
+                 (uint64_t)all, 0);
+  if (!how) how = LAUNCH(g, x.own, "lu_begin", over(most, 256), 256, f.order, f.status, (uint64_t)n, (uint64_t)rows,
                          (uint64_t)x.problems);
   for (int64_t from = 0, to; !how && from < n; from = to) {
     to = n - from < MATRIX_BLOCK ? n : from + MATRIX_BLOCK;
-    int64_t rest = n - to, cuts = over(rest, 128);
-    how = LAUNCH(g, x.own, "lu_columns", x.problems, threads_for(n), lu, order, status, (uint64_t)n, (uint64_t)from, (uint64_t)to);
-    if (!how && rest) /* rows of the block, right of it: a system with their L */
-      how = LAUNCH(g, x.common, "solve_rows", x.problems * cuts, 128, lu, (uint64_t)each, (uint64_t)n, 1, doubles(lu, to),
-                   (uint64_t)each,
-                   (uint64_t)n, (uint64_t)rest, (uint64_t)from, (uint64_t)to, false, true, (uint64_t)cuts);
-    if (!how)
-      how = take(&x, (struct standing){ doubles(lu, to * n + to), each, n, 1 }, (struct standing){ doubles(lu,
-          to * n + from), each, n, 1 },
-                 (struct standing){ doubles(lu, from * n + to), each, n, 1 }, rest, rest, to - from, false);
+    how = lu_columns(&x, &f, from, to);
+    if (!how && to < n) how = lu_take(&x, &f, from, to, n);
   }
   return finish(&x, how);
 }

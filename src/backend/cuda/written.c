@@ -65,14 +65,24 @@ static bool word(struct writing *w, char to[WORD]) {
   return to[n] = 0, true;
 }
 
+/* What counts a repetition hides a variable of its name. */
 static struct written_variable *find(struct writing *w, const char *name) {
-  for (int i = w->n_names; i-- > 0;) if (!strcmp(w->name[i].name, name)) return &w->name[i];
-  return NULL;
+  struct written_variable *found = NULL;
+  for (int i = 0; i < w->n_names; i++) {
+    if (strcmp(w->name[i].name, name)) continue;
+    found = &w->name[i];
+    if (i >= w->n_fixed && found->kind == CONSTANT) break;
+  }
+  return found;
 }
 
+/* A place whose name was that of a repetition that is over is free again. */
 static struct written_variable *add(struct writing *w, const char *name) {
-  if (w->n_names == NAMES) return wrong(w, "too many names"), &w->name[0];
-  struct written_variable *x = &w->name[w->n_names++];
+  int at = w->n_fixed;
+  while (at < w->n_names && w->name[at].name[0]) at++;
+  if (at == NAMES) return wrong(w, "too many names"), &w->name[0];
+  if (at == w->n_names) w->n_names++;
+  struct written_variable *x = &w->name[at];
   *x = (struct written_variable){ .n = 1 };
   memcpy(x->name, name, strnlen(name, WORD - 1));
   return x;
@@ -545,14 +555,14 @@ static void repeated(struct writing *w) {
   expect(w, ")");
   if (!n.is_number) wrong(w, "repeated so often as no constant says");
   const char *from = w->s;
-  int at = w->n_names;
-  add(w, name)->kind = CONSTANT;
+  struct written_variable *x = add(w, name);
+  x->kind = CONSTANT;
   for (int64_t k = 0; !w->why && (k < n.number || !k); k++) {
-    w->name[at].v = number(k);
+    x->v = number(k);
     w->s = from;
     group_unless(w, k >= n.number);
   }
-  w->name[at].name[0] = 0; /* what the body has declared stays */
+  x->name[0] = 0; /* what the body has declared stays */
 }
 
 static void shared_array(struct writing *w) {
@@ -661,10 +671,13 @@ static void entry(struct writing *w, struct text *ptx) {
   memset(w->n_regs, 0, sizeof w->n_regs);
   if (!word(w, w->entry)) wrong(w, "an entry has a name");
   parameters(w, &list);
+  struct written_value most = accept(w, "of") ? expression(w) : number(0);
   group(w);
   line(w, "ret");
   text_add(ptx, text_of(&w->head));
-  text_addf(ptx, ".visible .entry %s(%s)\n{\n", w->entry, text_of(&list));
+  text_addf(ptx, ".visible .entry %s(%s)\n", w->entry, text_of(&list));
+  if (most.number) text_addf(ptx, ".maxntid %d\n", (int)most.number);
+  text_add(ptx, "{\n");
   registers(w, ptx);
   text_add(ptx, text_of(&w->body));
   text_add(ptx, "}\n\n");

@@ -4,6 +4,7 @@
  * which looks like C and means what PTX does:
  *
  *   entry name(T* x, u64 n, u32 shift) { .. }        parameters are slots of 8 bytes; T* is an address of such elements
+ *   entry name(..) of 512 { .. }                     blocks of at most so many threads, whose registers are bounded by that
  *   shared u32 count[256];                           of the block of threads
  *   u32 i = tid + 256 * block;   i = i + 1;          variables are of one entry; a second declaration is an assignment
  *   u32 key[16];                                     so many registers, whose indices are constants
