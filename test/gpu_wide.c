@@ -113,5 +113,8 @@ TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
   if (!has_gpu()) return;
   expect_same_rows(WEFT_F32, 2, 5003, 0);
   expect_same_rows(WEFT_F64, 1, 4099, 0);
+  expect_same_rows(WEFT_F32, 2, 16400, 0); /* aligned: by neighbours */
+  expect_same_rows(WEFT_BF16, 1, 20488, 0);
+  expect_same_rows(WEFT_F32, 1, 33001, 0); /* nine blocks of 4096 for eight warps and more */
   expect_same_rows(WEFT_F32, 1, 60000, 0);
 }

@@ -4,6 +4,8 @@
  * rows: of a cooperative one whose lane loops all go along one row of at most ROW_LENGTH elements. A thread has ROW_EACH elements
  * of it from the first loop to the last, in registers: kept values are the registers themselves. Folds that have an order are left
  * in shared memory, where a warp adds them in that order, as in the main entry.
+ * long: of the same kernels, for longer rows. A thread goes through the row by ROW_EACH elements, and kept values lie in shared
+ * memory, as those of the main entry.
  *
  * Both print the same statements as the main entry, once for each element, on registers of its own: value v of element e is called
  * as in the kernel, with $e behind it. What is the same for all elements is printed once. Whoever launches sees to it that
@@ -12,7 +14,7 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { ROW_EACH = 16, ROW_LENGTH = 4096, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
+enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
                                           takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
@@ -117,6 +119,23 @@ static int most_folds(const struct kir_kernel *k, const struct kir_block *b) {
   return n;
 }
 
+static bool keeps_what_it_folds(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    if (s->kind == KIR_FOLD && !survey_keeps(loop, s->in[0])) return false;
+  return true;
+}
+
+/* Kept values have whole words, and registers for each element; what has an order is kept in the loop that folds it. */
+static bool can_be_long(const struct kir_kernel *k, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)
+      if (kir_width((weft_dtype)k->vals[s->in[i]].dtype) < 4 || k->vals[s->in[i]].kind != KIR_RESULT) return false;
+    if (s->kind == KIR_LANE && folds_in(k, s) && !keeps_what_it_folds(s)) return false;
+    if (!can_be_long(k, &s->body)) return false;
+  }
+  return true;
+}
+
 const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_class *shape, struct ptx_wide *w) {
   struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true };
   *w = (struct ptx_wide){ 0 };
@@ -128,6 +147,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_
   w->is_rows = s->is_cooperative;
   w->n_folds = most_folds(s->k, &s->k->body);
   if (w->is_rows ? l.n_statements * ROW_EACH > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
+  w->can_be_long = w->is_rows && s->is_dealt && can_be_long(s->k, &s->k->body);
   return first;
 }
 
@@ -438,23 +458,38 @@ static void accumulate(struct printer *p, const struct kir_stmt *fold, int e, in
   p->reg = p->wide[0];
 }
 
-/* The row's n elements, a multiple of `each`: chunk i of this thread begins with element (i threads + thread) each. */
-static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
-  int each = p->plan->wide.each, slot = 0;
-  const char *active[PTX_WIDE], *step = ptx_own(p, OWN_LONG);
-  bool has_order = folds_in(p->k, loop) > 0, has_fold = false;
+static bool has_fold_in(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (s->kind == KIR_FOLD) return true;
+  return false;
+}
+
+static void start_folds(struct printer *p, const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (s->kind == KIR_FOLD) ptx_start(p, s);
+}
+
+/* Elements from `first` on, n of the row in all, a multiple of `each`: chunk i of this thread begins with element
+ * (i threads + thread) each of these. active: by the first element of a chunk, whether it is of the row. */
+static void number_chunks(struct printer *p, const struct kir_stmt *loop, const char *first, const char *n, const char *active[]) {
+  int each = p->plan->wide.each;
+  const char *step = ptx_own(p, OWN_LONG), *var = ptx_val(p, loop->var);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
   for (int e = 0; e < ROW_EACH; e += each) {
-    if (!e) ptx_line(p, "mul.lo.s64 %s, $lane, %d", ptx_val(p, loop->var), each);
-    else ptx_line(p, "add.s64 %s, %s, %s", p->wide[e][loop->var], p->wide[e - each][loop->var], step);
+    if (e) ptx_line(p, "add.s64 %s, %s, %s", p->wide[e][loop->var], p->wide[e - each][loop->var], step);
+    else if (first) ptx_line(p, "mad.lo.s64 %s, $lane, %d, %s", var, each, first);
+    else ptx_line(p, "mul.lo.s64 %s, $lane, %d", var, each);
     number_elements(p, loop, e, each);
     ptx_line(p, "setp.lt.s64 %s, %s, %s", active[e] = ptx_own(p, OWN_PRED), p->wide[e][loop->var], n);
   }
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
-    has_fold |= s->kind == KIR_FOLD;
-    if (s->kind == KIR_FOLD && !has_order) ptx_start(p, s);
-  }
+}
+
+/* The row's n elements at once. */
+static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
+  int each = p->plan->wide.each, slot = 0;
+  const char *active[PTX_WIDE];
+  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
+  number_chunks(p, loop, NULL, n, active);
+  if (!has_order) start_folds(p, loop);
   for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
   for (int e = 0; e < ROW_EACH; e += each) {
     p->guard = active[e];
@@ -471,7 +506,62 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
   else if (has_fold) ptx_meet(p, loop);
 }
 
-/* ---- The entry ------------------------------------------------------------------------------------------------------------ */
+/* ---- Long rows ------------------------------------------------------------------------------------------------------------ */
+
+/* Kept values of elements e .. e + each - 1, from the rows of earlier loops or to those of this one. */
+static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_load, int e, int each) {
+  for (int row = 0; row < p->plan->n_rows; row++) {
+    int v = p->plan->rows[row].of, width = p->plan->rows[row].width;
+    if (p->plan->rows[row].kind != PTX_KEEP || survey_keeps(loop, v) == is_load) continue;
+    if (is_load && (!survey_uses(&loop->body, v) || p->wide[1][v] == p->wide[0][v])) continue;
+    const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, p->wide[e][loop->var], width, row);
+    for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_val(p, v);
+    access_pieces(p, is_load, "", at, each, width, r);
+  }
+  p->reg = p->wide[0];
+}
+
+static void long_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
+  int each = p->plan->wide.each;
+  const char *active[PTX_WIDE], *first = ptx_own(p, OWN_LONG), *is_over = ptx_own(p, OWN_PRED), *step = ptx_own(p, OWN_LONG);
+  const char *again = ptx_label(p, "part"), *leave = ptx_label(p, "leave");
+  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
+  if (!has_order) start_folds(p, loop);
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, ROW_EACH);
+  ptx_line(p, "mov.s64 %s, 0", first);
+  ptx_place_loop(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, n);
+  ptx_line(p, "@%s bra %s", is_over, leave);
+  number_chunks(p, loop, first, n, active);
+  for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
+  for (int e = 0; e < ROW_EACH; e += each) {
+    p->guard = active[e];
+    kept_pieces(p, loop, true, e, each);
+    body_of(p, loop, e, each, w);
+    kept_pieces(p, loop, false, e, each);
+    for (const struct kir_stmt *s = loop->body.first; s && !has_order; s = s->next)
+      if (s->kind == KIR_FOLD) accumulate(p, s, e, each);
+  }
+  p->guard = NULL;
+  ptx_line(p, "add.s64 %s, %s, %s", first, first, step);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+  if (has_order) ptx_line(p, "bar.sync 0");
+  if (has_order) ptx_add_kept(p, loop, "0", n);
+  else if (has_fold) ptx_meet(p, loop);
+}
+
+/* ---- The entries ---------------------------------------------------------------------------------------------------------- */
+
+void ptx_long_body(struct printer *p) {
+  if (!ptx_name_elements(p, ROW_EACH)) return;
+  p->threads = LONG_THREADS;
+  p->lane_loop = long_loop;
+  ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
+  ptx_place(p, "$done");
+}
 
 void ptx_wide_body(struct printer *p) {
   if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
@@ -510,8 +600,12 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
     s->grid[0] = (unsigned)least(parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(parts(rows, y), 65535);
     return s->is_wide = true;
   }
-  if (n > ROW_LENGTH || n % w->each) return false;
+  if (n % w->each || (n > ROW_LENGTH && (!p->long_entry || s->row_bytes))) return false;
   unsigned threads = 32;
+  if (n > ROW_LENGTH) { /* where few rows have room on a processor, each has more threads */
+    s->block[0] = n > LONG_THREADS / 2 * ROW_EACH * 4 ? LONG_THREADS : LONG_THREADS / 2;
+    return s->is_wide = s->is_long = true;
+  }
   while (threads * ROW_EACH < n) threads *= 2;
   s->block[0] = threads;
   s->shared_bytes = (size_t)(w->n_folds * n * 8);

@@ -579,6 +579,22 @@ static void dealt_loop(struct printer *p, const struct kir_stmt *s, struct ptx_r
   ptx_deal_end(p, s);
 }
 
+/* All that is folded is kept: the whole row is there before warps add up, each its blocks of it. */
+static bool keeps_all_folded(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *x = loop->body.first; x; x = x->next)
+    for (int i = 0; x->kind == KIR_FOLD && i < x->n_in; i++) if (!survey_keeps(loop, x->in[i])) return false;
+  return true;
+}
+
+static void kept_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  p->uses_thread[PTX_LANES] = true;
+  w.tile = r.lo;
+  ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), r.lo);
+  repeat(p, s, r.hi, "$lanes", w);
+  ptx_line(p, "bar.sync 0");
+  ptx_add_kept(p, s, r.lo, r.hi);
+}
+
 /* In order, by the first thread. */
 static void one_by_one(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
   const char *others = ptx_label(p, "others");
@@ -602,8 +618,9 @@ static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where 
     return;
   }
   if (p->survey.is_dealt ? has_ordered_fold(p, s) : p->survey.is_ordered && !find_prefix(s->body.first)) {
-    if (p->survey.is_dealt) dealt_loop(p, s, r, w);
-    else blocked_loop(p, s, r, w);
+    if (!p->survey.is_dealt) blocked_loop(p, s, r, w);
+    else if (keeps_all_folded(s)) kept_loop(p, s, r, w);
+    else dealt_loop(p, s, r, w);
     if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
     return;
   }

@@ -148,6 +148,8 @@ void ptx_deal_start(struct printer *, const struct kir_stmt *lane_loop);
 void ptx_deal(struct printer *, const struct kir_stmt *lane_loop, const struct kir_stmt *fold, const char *position);
 void ptx_deal_add(struct printer *, const struct kir_stmt *lane_loop, const char *tile, const char *lo, const char *n);
 void ptx_deal_end(struct printer *, const struct kir_stmt *lane_loop);
+/* The same where all that is folded is kept, behind the loop and a barrier: blocks of 4096 elements, one warp after the other. */
+void ptx_add_kept(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
 /* A lane loop whose folds have an order: blocks of 4096 elements, from .. to, for one warp after the other. */
 struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *from, *to, *again, *leave; };
 struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
@@ -194,6 +196,7 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);
+void ptx_long_body(struct printer *); /* of rows too long for registers */
 /* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
 bool ptx_name_elements(struct printer *, int n);
 /* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */

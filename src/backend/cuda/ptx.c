@@ -366,7 +366,7 @@ static void small_floats(struct printer *p) { ptx_floats(p, 1); }
 static void part(struct printer *last, struct text *out, struct ptx_plan *plan, int which, const char *name,
                  void (*body)(struct printer *)) {
   struct printer p = again(last);
-  if (name && !p.why) entry(&p, out, name, body, false);
+  if (name && !p.why) entry(&p, out, name, body, which == PTX_LONG);
   plan->end[which] = out->n;
   *last = p;
 }
@@ -387,6 +387,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
+  if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
   heading(p, out);
   plan->heading_bytes = out->n;
   struct printer main = again(p), init;
@@ -407,6 +408,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_FIRST_FLOATS + 1, plan->floats[1], small_floats);
   last.survey.is_cooperative = p->survey.is_cooperative;
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
+  part(&last, out, plan, PTX_LONG, plan->long_entry, ptx_long_body);
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   p->why = last.why;

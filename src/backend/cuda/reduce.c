@@ -606,6 +606,16 @@ void ptx_deal_add(struct printer *p, const struct kir_stmt *loop, const char *ti
   }
 }
 
+void ptx_add_kept(struct printer *p, const struct kir_stmt *loop, const char *lo, const char *hi) {
+  struct ptx_blocks b = ptx_blocks_open(p, loop, lo, hi);
+  const char *n = ptx_own(p, OWN_LONG), *few = ptx_own(p, OWN_WORD);
+  ptx_line(p, "sub.s64 %s, %s, %s", n, b.to, b.from);
+  ptx_line(p, "cvt.u32.u64 %s, %s", few, n);
+  for FOLDS(s, loop) add_tile(p, loop, s, b.from, lo, b.lane, few);
+  ptx_blocks_close(p, loop, &b);
+  ptx_blocks_meet(p, loop, &b);
+}
+
 void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   struct thread t = thread(p);
   const char *first = place(p, "0"), *is_first = ptx_own(p, OWN_PRED);
