@@ -320,8 +320,10 @@ weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) 
   else if (has_memory(o)) a = in_flavour(from_memory(o, may_share), wanted);
   else if (mlx_is_made_of(o)) return mlx_from(o, wanted);
   else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
-  return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
+  return a && wanted && weft_dtype_of(a) != *wanted ? convert_cast(a, *wanted) : a;
 }
+
+weft_array *convert_cast(weft_array *a, weft_dtype d) { return flavour() == &mlx_array_type ? mlx_cast(a, d) : weft_cast(a, d); }
 
 weft_array *convert_operand(PyObject *o) {
   if (array_check(o)) return array_handle(o);

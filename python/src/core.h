@@ -95,6 +95,7 @@ int dtype_add_all(PyObject *module, PyTypeObject *array); /* of an array type */
 /* convert.c: Python objects to arrays of the open scope. */
 weft_array *convert_operand(PyObject *);             /* numbers are weak */
 weft_array *convert_array(PyObject *, const weft_dtype *wanted, int may_share); /* wanted NULL: what it is */
+weft_array *convert_cast(weft_array *, weft_dtype);  /* by the conventions of the flavour that is set */
 int convert_is_possible(PyObject *);
 int convert_is_index(PyObject *);                    /* whether it is one integer, as a size or an axis is */
 int convert_shape(PyObject *, int *rank, int64_t dims[]);
@@ -118,6 +119,7 @@ PyObject *numpy_small(weft_array *);                 /* a copy of one that is co
 /* mlx.c: the same by the conventions of MLX. */
 int mlx_operands(int n, PyObject *const o[], weft_array *a[]); /* as convert_all: numbers and the memory of others take the dtype
                                                         of the array they meet */
+weft_array *mlx_cast(weft_array *, weft_dtype);      /* floats that no integer holds are what the machine makes of them */
 int mlx_size_refuses(int64_t);                       /* a size that MLX's 32 bits do not hold, where its flavour is set: with the
                                                         exception */
 int mlx_is_made_of(PyObject *);                      /* whether it has __mlx_array__ */

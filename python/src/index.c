@@ -320,7 +320,7 @@ static weft_array *put_where(weft_array *x, weft_array *mask, weft_array *v, wef
 static weft_array *put(weft_array *x, PyObject *index, PyObject *value, weft_how how) {
   weft_array *v = convert_operand(value);
   if (!v) return NULL;
-  v = weft_cast(v, weft_dtype_of(x));
+  v = convert_cast(v, weft_dtype_of(x));
   PyObject *mask = only_mask(index);
   weft_array *masked = mask ? put_where(x, array_handle(mask), v, how) : NULL;
   if (masked) return masked;
@@ -344,10 +344,12 @@ static PyObject *put_function(PyObject *module, PyObject *args) {
   int how;
   (void)module;
   if (!PyArg_ParseTuple(args, "O!OOi", &array_type, &o, &index, &value, &how)) return NULL;
+  PyTypeObject *before = flavour_set(flavour_of_array(o));
   weft_scope *s = op_begin();
   weft_array *x = weft_own(array_handle(o));
-  PyObject *result = op_end_as(flavour_of_array(o), s, put(x, index, value, (weft_how)how));
+  PyObject *result = op_end(s, put(x, index, value, (weft_how)how));
   weft_disown(x);
+  flavour_set(before);
   return result;
 }
 
@@ -382,7 +384,7 @@ weft_array *call_put_along(const struct name *row, PyObject *const arg[]) {
   int axis;
   (void)row;
   if (!x || axis_parse(arg[3], weft_rank(x), &axis)) return NULL;
-  return weft_put(x, weft_take_along(x, axis, i), weft_cast(v, weft_dtype_of(x)), WEFT_SET);
+  return weft_put(x, weft_take_along(x, axis, i), convert_cast(v, weft_dtype_of(x)), WEFT_SET);
 }
 
 PyMethodDef index_functions[] = {

@@ -271,18 +271,18 @@ static int64_t count(weft_array *a, int first) { /* elements of the axes from th
 
 /* Whether there are values for all elements that a mask, whose values are known, wants, and more. */
 static int has_more(PyObject *self, PyObject *mask, PyObject *value) {
-  if (!value || !array_check(value) || weft_rank(array_handle(mask)) > weft_rank(array_handle(self))) return 0;
+  if (!value || weft_rank(array_handle(mask)) > weft_rank(array_handle(self))) return 0;
   PyObject *type, *error, *trace;
   int64_t chosen = 0;
   PyErr_Fetch(&type, &error, &trace);
   weft_scope *s = weft_scope_open();
-  weft_array *n = weft_own(weft_sum(weft_cast(array_handle(mask), WEFT_I64), WEFT_ALL));
-  int failed = evaluate_into(n, &chosen, sizeof chosen);
+  weft_array *v = convert_array(value, NULL, 0), *n = weft_own(weft_sum(weft_cast(array_handle(mask), WEFT_I64), WEFT_ALL));
+  int failed = !v || evaluate_into(n, &chosen, sizeof chosen);
+  int64_t n_values = failed ? 0 : count(v, 0), wanted = chosen * count(array_handle(self), weft_rank(array_handle(mask)));
   weft_disown(n);
   weft_scope_discard(s);
   PyErr_Restore(type, error, trace); /* which is what is said if there are not */
-  int64_t wanted = chosen * count(array_handle(self), weft_rank(array_handle(mask)));
-  return !failed && wanted > 0 && count(array_handle(value), 0) >= wanted;
+  return !failed && wanted > 0 && n_values >= wanted;
 }
 
 static int is_mask(PyObject *index) {

@@ -8,7 +8,6 @@ void mlx_as_value_error(PyObject *kind);              /* an exception of that ki
 
 int mlx_is_complex(weft_array *);
 
-weft_array *mlx_cast(weft_array *, weft_dtype);
 weft_array *mlx_sign(weft_array *), *mlx_log1p(weft_array *), *mlx_log2(weft_array *), *mlx_log10(weft_array *);
 weft_array *mlx_asin(weft_array *), *mlx_acos(weft_array *), *mlx_atan(weft_array *);
 weft_array *mlx_asinh(weft_array *), *mlx_acosh(weft_array *), *mlx_atanh(weft_array *);

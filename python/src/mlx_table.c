@@ -176,7 +176,7 @@ static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
   weft_dtype d;
   if (!x || is_inclusive < 0 || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &k))) return NULL;
   if (arg[4] != Py_None && dtype_parse(arg[4], &d)) return NULL;
-  if (arg[4] != Py_None) x = weft_cast(x, d);
+  if (arg[4] != Py_None) x = mlx_cast(x, d);
   along op = (along)row->function;
   if (arg[1] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
   weft_array *y = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
@@ -236,6 +236,9 @@ static weft_array *call_full_like_of(const struct name *row, PyObject *const arg
 static weft_array *call_degrees_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_degrees, 1, row, arg); }
 static weft_array *call_radians_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_radians, 1, row, arg); }
 
+/* Sizes below 0 are 0. */
+static weft_array *tri_of(weft_dtype d, int64_t n, int64_t m, int64_t k) { return weft_tri(d, n < 0 ? 0 : n, m < 0 ? 0 : m, k); }
+
 /* (a, shape) as (a, *shape) */
 static weft_array *with_shape(name_call *call, const struct name *row, PyObject *const arg[]) {
   PyObject *rest = PyTuple_Pack(1, arg[1]);
@@ -271,6 +274,19 @@ static weft_array *max_of(weft_array *a, int axis) {
 }
 static weft_array *min_of(weft_array *a, int axis) {
   return mlx_is_complex(a) ? extreme(a, axis, weft_min, 1.0 / 0.0) : weft_min(a, axis);
+}
+
+/* Where it is, the first of several. */
+static weft_array *place_of_extreme(weft_array *a, int axis, along op, along place, double worst) {
+  weft_array *re = weft_real(a), *most = op(re, axis);
+  if (axis == WEFT_ALL) most = weft_broadcast_like(most, re);
+  return place(weft_where(weft_eq(re, most), weft_imag(a), weft_scalar(worst)), axis);
+}
+static weft_array *argmax_of(weft_array *a, int axis) {
+  return mlx_is_complex(a) ? place_of_extreme(a, axis, weft_max, weft_argmax, -1.0 / 0.0) : weft_argmax(a, axis);
+}
+static weft_array *argmin_of(weft_array *a, int axis) {
+  return mlx_is_complex(a) ? place_of_extreme(a, axis, weft_min, weft_argmin, 1.0 / 0.0) : weft_argmin(a, axis);
 }
 
 /* In order by the real part, then by the imaginary one: two sorts, of which the second keeps the order of the first. */
@@ -418,8 +434,8 @@ const struct name mlx_names[] = {
 
   REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
-  METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmax),
-  METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmin),
+  METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, argmax_of),
+  METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, argmin_of),
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_var),
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_std),
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, cummax_of), SO_FAR(cummin, cummin_of),
@@ -488,7 +504,7 @@ const struct name mlx_names[] = {
   FUNCTION(full_like, "(a, vals, dtype=None" S, call_full_like_of, weft_full_like),
   OWN(zeros_like, "(a, /, dtype=None" S, call_zeros_like), OWN(ones_like, "(a, /, dtype=None" S, call_ones_like),
   FUNCTION(eye, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_eye),
-  FUNCTION(tri, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_tri),
+  FUNCTION(tri, "(n, m=None, k=0, dtype=float32" S, call_eye, tri_of),
   OWN(identity, "(n, dtype=float32" S, call_identity),
   FUNCTION(linspace, "(start, stop, num=50, endpoint=True, dtype=float32, stream=None)", call_linspace, weft_linspace),
   FUNCTION(_arange, "(start, stop=None, step=None, dtype=None)", call_arange, weft_arange),

@@ -131,6 +131,10 @@ weft_array *call_flatten(const struct name *row, PyObject *const arg[]) {
   if (!rank) return weft_reshape(x, 1, (int64_t[]){ 1 });
   if (from < 0) from += rank;
   if (to < 0) to += rank;
+  if (flavour() == &mlx_array_type) { /* there an axis beyond the first or the last is that one */
+    if (from < 0) from = 0;
+    if (to >= rank) to = rank - 1;
+  }
   if (from < 0 || to >= rank || from > to) {
     PyErr_Format(PyExc_ValueError, "flatten: there are no axes %lld to %lld among %d", (long long)from, (long long)to, rank);
     return NULL;
@@ -405,7 +409,8 @@ weft_array *call_roll(const struct name *row, PyObject *const arg[]) {
   if (convert_shape(arg[2], &n_axes, axis)) return NULL;
   if (n_shifts != n_axes && n_shifts != 1 && n_axes != 1)
     return PyErr_Format(PyExc_ValueError, "roll: %d shifts for %d axes", n_shifts, n_axes), NULL;
-  for (int i = 0; i < n_shifts || i < n_axes; i++) {
+  int n = !n_shifts || !n_axes ? 0 : n_shifts > n_axes ? n_shifts : n_axes;
+  for (int i = 0; i < n; i++) {
     int64_t k = axis[n_axes == 1 ? 0 : i];
     if (k < -weft_rank(x) || k >= weft_rank(x)) return (weft_array *)raise_no_axis((Py_ssize_t)k, weft_rank(x));
     x = weft_roll(x, (int)k, shift[n_shifts == 1 ? 0 : i]);

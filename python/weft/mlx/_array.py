@@ -590,6 +590,7 @@ def block_masked_mm(a, b, /, block_size=64, mask_out=None, mask_lhs=None, mask_r
     >>> mx.block_masked_mm(mx.ones((32, 32)), mx.ones((32, 32)), 32, mx.array([[False]])).max().item()
     0.0
     """
+    _expect("block_masked_mm", a, b)
     if block_size not in (32, 64):
         raise ValueError(f"block_masked_mm: blocks are of 32 or 64, not {block_size}")
     masked = lambda x, mask: x if mask is None else _mask(x, _blocks(mask, block_size, x.shape))
@@ -628,6 +629,7 @@ def segmented_mm(a, b, /, segments, *, stream=None):
     >>> mx.segmented_mm(mx.ones((1, 4)), mx.ones((4, 1)), mx.array([[0, 1], [1, 4]])).tolist()
     [[[1.0]], [[3.0]]]
     """
+    _expect("segmented_mm", a, b, segments)
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError("segmented_mm: matrices are expected")
     at = _mlx._arange(0, a.shape[1], 1, _mlx.uint32)
@@ -643,6 +645,8 @@ def hadamard_transform(a, scale=None, stream=None):
     [3.0, -1.0]
     """
     a = _as_array(a)
+    if a.dtype.name.startswith("complex"):
+        return hadamard_transform(_mlx.real(a), scale) + 1j * hadamard_transform(_mlx.imag(a), scale)
     if not _is_float(a):
         a = a.astype(_mlx.float32)
     return _mlx._hadamard(a, scale) if scale != 0 else _mlx.zeros_like(a)

@@ -75,7 +75,9 @@ def can_cast(from_, to):
     >>> mx.can_cast(mx.int8, mx.int16)
     True
     """
-    dtype = from_ if isinstance(from_, Dtype) else from_.dtype
+    dtype = from_ if isinstance(from_, Dtype) else getattr(from_, "dtype", None)
+    if not isinstance(dtype, Dtype) or not isinstance(to, Dtype):
+        raise TypeError(f"can_cast: an array or a dtype, and a dtype, not {from_!r} and {to!r}")
     return _mlx.result_type(dtype, to) == to
 
 

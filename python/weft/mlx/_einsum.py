@@ -32,11 +32,25 @@ def _best(sets, output, size, most):
     return None
 
 
+def _without_dots(names, output, operands):
+    """The subscripts with a letter for each axis that the dots stand for: the last axes have the same letters in all operands."""
+    free = [chr(k) for k in range(0x3B1, 0x3D0)]
+    widest = max(operand.ndim - len(name.replace("...", "")) for name, operand in zip(names, operands))
+    letters = lambda n: "".join(free[widest - n:widest])
+    names = [name.replace("...", letters(operand.ndim - len(name.replace("...", "")))) for name, operand in zip(names, operands)]
+    return names, output.replace("...", letters(widest))
+
+
 def _parse(subscripts, operands):
     left, arrow, output = subscripts.replace(" ", "").partition("->")
     names = left.split(",")
     if len(names) != len(operands):
         raise ValueError(f"einsum_path: {len(names)} subscripts for {len(operands)} operands")
+    if "..." in left:
+        if not arrow:
+            once = sorted(k for k in set(left) - {",", "."} if left.count(k) == 1)
+            arrow, output = "->", "..." + "".join(once)
+        names, output = _without_dots(names, output, operands)
     if not arrow:
         output = "".join(sorted(k for k in set(left) - {","} if left.count(k) == 1))
     size = {}

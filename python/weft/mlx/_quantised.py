@@ -1,5 +1,6 @@
 """Products of two matrices that are both rounded to a mode of small floats; all else of quantised matrices is C."""
 from .. import _core
+from ._array import _expect
 
 _mlx = _core._mlx
 
@@ -11,6 +12,7 @@ def _is_float(x):
 def _check_rounded(what, x, w, scales, mode, global_scale_x, global_scale_w):
     if mode not in ("mxfp8", "nvfp4"):
         raise ValueError(f"{what}: mode={mode!r} is neither mxfp8 nor nvfp4")
+    _expect(what, x, w)
     for a in (x,) if scales is not None else (x, w):
         if not _is_float(a):
             raise ValueError(f"{what}: of {a.dtype.name}")

@@ -99,11 +99,12 @@ class _Inputs:
     arrays that it has left where they were, in whose place the old ones come back."""
 
     def __init__(self):
-        self.arrays, self.places = [], []
+        self.arrays, self.dtypes, self.places = [], [], []
 
     def enter(self, tree):
         if isinstance(tree, array):
             is_number = tree.dtype.name.startswith(("float", "bfloat", "complex"))
+            self.dtypes.append(tree.dtype)
             self.arrays.append(_core.alias(tree if is_number else tree.astype(_mlx.float32)))
             return self.arrays[-1].copy()  # the function may give its own another value
         if isinstance(tree, (list, dict)):
@@ -168,7 +169,7 @@ def _value_and_gradients(fun, numbers, names, args, kwargs):
             gradients = [_mlx.zeros_like(x) for x in inputs.arrays]
         else:
             gradients = _core.vjp([scalar], [_core.full((), 1, scalar.dtype)], inputs.arrays)
-    gradients = iter([_conjugate(x) for x in gradients])
+    gradients = iter([_conjugate(x).astype(dtype) for x, dtype in zip(gradients, inputs.dtypes)])
     positional = tuple(_fill(args[n], gradients) for n in numbers)
     named = {name: _fill(kwargs[name], gradients) for name in names}
     positional = positional[0] if len(positional) == 1 else positional or None
@@ -244,7 +245,9 @@ def vjp(fun, primals, cotangents):
     >>> mx.vjp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
     6.0
     """
-    fun, primals = _as_floats("vjp", fun, _arrays_only("vjp", primals))
+    primals = _arrays_only("vjp", primals)
+    dtypes = [x.dtype for x in primals]
+    fun, primals = _as_floats("vjp", fun, primals)
     cotangents = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
     with _core.Scope(), _tracing:
         inputs = [_core.alias(x) for x in primals]
@@ -256,7 +259,7 @@ def vjp(fun, primals, cotangents):
                 raise ValueError(f"vjp: a cotangent of shape {dy.shape} for an output of shape {y.shape}")
         pairs = [(y, dy.astype(y.dtype)) for y, dy in zip(outputs, cotangents) if _is_inexact(y)]
         gradients = _core.vjp([y for y, _ in pairs], [dy for _, dy in pairs], inputs)
-    return outputs, [_conjugate(x) for x in gradients]
+    return outputs, [_conjugate(x).astype(dtype) for x, dtype in zip(gradients, dtypes)]
 
 
 def jvp(fun, primals, tangents):

@@ -3,6 +3,7 @@ import math
 
 from ... import _core
 from ..._loop import scan as _scan
+from .._array import _expect
 from .._dtype import finfo
 from .._missing import add_missing as _add_missing
 from .._device import _place_all
@@ -17,6 +18,7 @@ def _in_float(x, weight, call):
 
 
 def _same_type(what, x, *others):
+    _expect(what, x, *(other for other in others if other is not None))
     if not x.ndim:
         raise ValueError(f"{what}: the input has no axes")
     for other in others:
@@ -50,6 +52,7 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
     >>> mx.fast.rope(mx.ones((1, 1, 2)), 2, traditional=False, base=10000.0, scale=1.0, offset=0).tolist()
     [[[1.0, 1.0]]]
     """
+    _expect("rope", a, *([] if freqs is None else [freqs]))
     if a.ndim < 3:
         raise ValueError(f"rope: an input of {a.ndim} axes")
     if (base is None) == (freqs is None):
@@ -75,6 +78,7 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force
     >>> mx.fast.scaled_dot_product_attention(*[mx.ones((1, 1, 1, 2))] * 3, scale=1.0).tolist()
     [[[[1.0, 1.0]]]]
     """
+    _expect("scaled_dot_product_attention", q, k, v, *([] if mask is None or isinstance(mask, str) else [mask]))
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 4:
             raise ValueError(f"scaled_dot_product_attention: {name} has {x.ndim} axes, not 4")
@@ -129,6 +133,7 @@ def gated_delta_update(q, k, v, gamma, beta, initial_state=None, mask=None, stre
     >>> [a.tolist() for a in mx.fast.gated_delta_update(*[mx.ones((1, 2, 1, 1))] * 3, *[mx.ones((1, 2, 1))] * 2)]
     [[[[[1.0]], [[1.0]]]], [[[[1.0]]]]]
     """
+    _expect("gated_delta_update", q, k, v, gamma, beta)
     for name, x, rank in (("q", q, 4), ("k", k, 4), ("v", v, 4), ("beta", beta, 3)):
         if x.ndim != rank:
             raise ValueError(f"gated_delta_update: {name} has {x.ndim} axes, not {rank}")

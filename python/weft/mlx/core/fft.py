@@ -183,8 +183,7 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
     [(1+0j), (1+0j)]
     """
     n = _length("rfft", a, n, axis)
-    if a.dtype.name.startswith("complex"):
-        raise ValueError("rfft: of real numbers")
+    a = _mlx.real(a) if a.dtype.name.startswith("complex") else a
     return _cut(fft(a, n, axis, norm), n // 2 + 1, axis)
 
 
@@ -338,6 +337,7 @@ def ifftshift(a, axes=None, stream=None):
 def _window(what, window, width, n):
     """The window in the middle of n, with zeros around it; without one, width ones."""
     width = n if width is None else width
+    _expect(what, *([] if window is None else [window]))
     if width < 0 or (window is not None and window.ndim != 1):
         raise ValueError(f"{what}: a window of {width if window is None else window.shape}")
     window = _mlx.ones((width,)) if window is None else window

@@ -170,6 +170,9 @@ def slogdet(a, *, stream=None):
     >>> [a.item() for a in mx.linalg.slogdet(mx.array([[1.0]]))]
     [1.0, 0.0]
     """
+    _expect("slogdet", a)
+    if a.dtype.name.startswith(("int", "uint", "bool")):
+        a = a.astype(_mlx.float32)
     return tuple(_linalg.slogdet(_square("slogdet", a)))
 
 

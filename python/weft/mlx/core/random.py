@@ -2,6 +2,7 @@
 import time
 
 from ... import _core
+from .._array import _expect
 from .._device import _place_all
 
 _mlx, _random = _core._mlx, _core._random
@@ -33,6 +34,7 @@ def seed(seed):
 
 def _next(key):
     if key is not None:
+        _expect("random", key)
         return key
     both = split(state[0])
     try:
@@ -56,6 +58,12 @@ def _shape(shape):
     return [shape] if isinstance(shape, int) else list(shape)
 
 
+def _dtype(name, dtype, default):
+    if dtype is not None and not isinstance(dtype, _mlx.Dtype):
+        raise TypeError(f"random.{name}: a dtype is expected, not a {type(dtype).__name__}")
+    return default if dtype is None else dtype
+
+
 def _number(x, dtype=None):
     return x if isinstance(x, _core.array) else _mlx.array(x) if dtype is None else _mlx.array(x, dtype)
 
@@ -65,13 +73,19 @@ def _floating(name, dtype):
         raise ValueError(f"random.{name}: draws are of floating dtypes, not {dtype.name}")
 
 
+def _drawn_narrow(draw, key, shape, dtype):
+    """Doubles are the draws of float32, as there."""
+    drawn = draw(_next(key), shape=_shape(shape), dtype=_mlx.float32 if dtype == _mlx.float64 else dtype)
+    return _mlx.as_mlx(drawn).astype(dtype)
+
+
 def uniform(low=0, high=1, shape=(), dtype=None, key=None, stream=None):
     """low <= x < high.
 
     >>> mx.random.uniform(shape=(2, 3)).shape
     (2, 3)
     """
-    dtype = dtype or _mlx.float32
+    dtype = _dtype("uniform", dtype, _mlx.float32)
     _floating("uniform", dtype)
     low, high = _number(low, dtype).astype(dtype), _number(high, dtype).astype(dtype)
     return _mlx.as_mlx(_random.uniform(_next(key), low, high, shape=_shape(shape), dtype=dtype))
@@ -83,18 +97,23 @@ def normal(shape=(), dtype=None, loc=None, scale=None, key=None, stream=None):
     >>> mx.random.normal((2, 3)).shape
     (2, 3)
     """
-    dtype = dtype or _mlx.float32
+    dtype = _dtype("normal", dtype, _mlx.float32)
     if dtype == _mlx.complex64:
         both = _mlx.as_mlx(_random.normal(_next(key), shape=_shape(shape) + [2], dtype=_mlx.float32)) * (0.5 ** 0.5)
         drawn = both[..., 0] + 1j * both[..., 1]
     else:
         _floating("normal", dtype)
-        drawn = _mlx.as_mlx(_random.normal(_next(key), shape=_shape(shape), dtype=dtype))
+        drawn = _drawn_narrow(_random.normal, key, shape, dtype)
     if scale is not None:
         drawn = drawn * (scale.astype(dtype) if isinstance(scale, _core.array) else scale)
     if loc is not None:
         drawn = drawn + (loc.astype(dtype) if isinstance(loc, _core.array) else loc)
     return drawn
+
+
+def _whole(x):
+    x = _number(x)
+    return x.astype(_mlx.int32) if x.dtype.name.startswith(("float", "bfloat")) else x
 
 
 def randint(low, high, shape=(), dtype=None, key=None, stream=None):
@@ -103,12 +122,12 @@ def randint(low, high, shape=(), dtype=None, key=None, stream=None):
     >>> mx.random.randint(3, 4, (2,)).tolist()
     [3, 3]
     """
-    dtype = dtype or _mlx.int32
+    dtype = _dtype("randint", dtype, _mlx.int32)
     if dtype == _mlx.bool_:
         return randint(low, high, shape, _mlx.int32, key).astype(dtype)
     if not dtype.name.startswith(("int", "uint")):
         raise ValueError(f"random.randint: draws are of integer dtypes, not {dtype.name}")
-    return _mlx.as_mlx(_random.randint(_next(key), _number(low), _number(high), shape=_shape(shape), dtype=dtype))
+    return _mlx.as_mlx(_random.randint(_next(key), _whole(low), _whole(high), shape=_shape(shape), dtype=dtype))
 
 
 def bernoulli(p=0.5, shape=None, key=None, stream=None):
@@ -130,7 +149,7 @@ def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None
     >>> mx.random.truncated_normal(2, 2).item()
     2.0
     """
-    dtype = dtype or _mlx.float32
+    dtype = _dtype("truncated_normal", dtype, _mlx.float32)
     _floating("truncated_normal", dtype)
     lower, upper = _number(lower).astype(dtype), _number(upper).astype(dtype)
     if shape is None:
@@ -147,7 +166,7 @@ def gumbel(shape=(), dtype=None, key=None, stream=None):
     >>> mx.random.gumbel((2, 3)).shape
     (2, 3)
     """
-    dtype = dtype or _mlx.float32
+    dtype = _dtype("gumbel", dtype, _mlx.float32)
     if dtype.size == 2:  # step by step in halves
         return -_mlx.log(-_mlx.log(uniform(shape=shape, dtype=dtype, key=key)))
     return _mlx.as_mlx(_random.gumbel(_next(key), shape=_shape(shape), dtype=dtype))
@@ -159,8 +178,9 @@ def laplace(shape=(), dtype=None, loc=0.0, scale=1.0, key=None, stream=None):
     >>> mx.random.laplace((2, 3)).shape
     (2, 3)
     """
-    dtype = dtype or _mlx.float32
-    drawn = _mlx.as_mlx(_random.laplace(_next(key), shape=_shape(shape), dtype=dtype))
+    dtype = _dtype("laplace", dtype, _mlx.float32)
+    _floating("laplace", dtype)
+    drawn = _drawn_narrow(_random.laplace, key, shape, dtype)
     return drawn * scale + loc
 
 
@@ -211,7 +231,9 @@ def permutation(x, axis=0, key=None, stream=None):
     >>> mx.sort(mx.random.permutation(4)).tolist()
     [0, 1, 2, 3]
     """
-    if isinstance(x, int):
+    if not isinstance(x, int):
+        _expect("random.permutation", x)
+    else:
         return permutation(_mlx._arange(0, x, 1, _mlx.uint32), 0, key)
     if not -x.ndim <= axis < x.ndim:
         raise _core.AxisError(f"random.permutation: there is no axis {axis} among {x.ndim}")
@@ -225,7 +247,8 @@ def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
     (2,)
     """
     from .._array import broadcast_shapes
-    fn, dtype = "random.multivariate_normal", dtype or _mlx.float32
+    fn, dtype = "random.multivariate_normal", _dtype("multivariate_normal", dtype, _mlx.float32)
+    _expect(fn, mean, cov)
     if dtype != _mlx.float32:
         raise ValueError(f"{fn}: draws are of float32, not {dtype.name}")
     mean, cov = _number(mean).astype(dtype), _number(cov).astype(dtype)
