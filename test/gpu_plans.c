@@ -549,8 +549,8 @@ static void *evaluate_often(void *arg) {
   return NULL;
 }
 
-/* Calls of a compiled function in a row: a kernel and a point of the queue each, and nothing else that costs time. */
-TEST(cuda_calls_take_a_launch_and_an_event) {
+/* Calls of a compiled function in a row: a kernel each, now and then a point of the queue, and nothing else that costs time. */
+TEST(cuda_calls_take_a_launch_and_few_events) {
   void *lib = cuda_device(0) ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL, *f = lib ? dlsym(lib, "test_driver_calls") : NULL;
   int (*calls)(int) = NULL, before[3];
   enum { CALLS = 50 };
@@ -573,7 +573,7 @@ TEST(cuda_calls_take_a_launch_and_an_event) {
     }
     EXPECT_OK(weft_wait(CALLS, out, 60));
     if (round) EXPECT_INT(calls(0) - before[0], CALLS); /* the first round has compiled, and taken memory */
-    if (round) EXPECT_INT(calls(1) - before[1], CALLS);
+    if (round) EXPECT(calls(1) - before[1] <= CALLS);
     if (round) EXPECT(calls(2) - before[2] <= 2);
     weft_scope_discard(calling);
   }

@@ -31,7 +31,9 @@ bool cuda_is_recording(void) { return recording; }
 void cuda_spoil(void) { is_spoilt = true; }
 
 handle cuda_working_stream(struct gpu *g) {
-  return recording && recording_on == g ? g->recorder : g->queue[QUEUE_COMPUTE].stream;
+  if (recording && recording_on == g) return g->recorder;
+  cuda_pay_points(g);
+  return g->queue[QUEUE_COMPUTE].stream;
 }
 
 bool cuda_record_name(const char *name) {
@@ -89,7 +91,7 @@ int cuda_bundle_begin(struct gpu *g) {
 }
 
 static int start(struct gpu *g, struct bundle *b) {
-  int s = cuda_status(cu.graph_launch(b->graph, g->queue[QUEUE_COMPUTE].stream), "launching");
+  int s = cuda_status(cu.graph_launch(b->graph, cuda_working_stream(g)), "launching");
   int first = b->n_names > SUSPECTS ? b->n_names - SUSPECTS : 0;
   for (int i = first; !s && i < b->n_names; i++) cuda_note_launch(g, b->name[i % SUSPECTS]);
   return s;

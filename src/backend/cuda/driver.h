@@ -69,8 +69,16 @@ struct driver {
 };
 extern struct driver cu;
 
-/* Point p of a queue is the event p % POINTS, or a later one that took its place: to wait for that is to wait for both. */
-struct points { handle stream; handle event[POINTS]; uint64_t recorded; _Atomic uint64_t past; };
+/* Point p of a queue is the event p % POINTS, or a later one that took its place: to wait for that is to wait for both. A point of
+ * the compute queue is owed at first: an event costs as much as a small kernel, and nobody may ever ask for it. It is recorded when
+ * somebody does, or before something is enqueued LATE_SECONDS after it was owed, which he is not to wait for. */
+struct points {
+  handle stream, event[POINTS];
+  uint64_t recorded;
+  _Atomic uint64_t past;
+  _Atomic double owed;       /* since when one is; 0: none */
+};
+#define LATE_SECONDS 50e-6
 
 /* Pinned memory through which bytes go to the device, or come from it, so that both sides work at the same time. Of many bytes
  * every line moves a part, by a thread of its own: one alone would fill pages more slowly than the device does. */
@@ -106,6 +114,8 @@ int cuda_status(result, const char *doing);            /* a text if it is none o
 void cuda_say(const char *doing, const char *what);
 void cuda_repeat(const char *message);                 /* of another thread: it becomes this one's */
 int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
+
+void cuda_pay_points(struct gpu *);                    /* before something is enqueued for computing; context entered */
 
 /* bundle.c, as others see it */
 handle cuda_working_stream(struct gpu *);              /* where launches of this thread go: the compute queue, or what records */

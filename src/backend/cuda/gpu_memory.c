@@ -114,16 +114,18 @@ void cuda_set_limits(struct gpu *g, int64_t limit, int64_t cache) {
 
 /* From the cache, from the driver, or from the driver once the cache is given back. */
 static int take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
-  if (from_cache(g, bytes, at, since)) return CUDA_OK;
+  if (from_cache(g, bytes, at, since)) return CUDA_OK; /* without a word to the driver */
+  int s = cuda_enter(g, "taking memory");
+  if (s) return s;
   keep_limits(g, room_left(g) - (int64_t)bytes);
-  int s = cuda_status(cu.alloc(at, bytes), "taking memory");
+  s = cuda_status(cu.alloc(at, bytes), "taking memory");
   if (s != CUDA_NO_MEMORY) return s;
   shrink(g, 0);
   return cuda_status(cu.alloc(at, bytes), "taking memory");
 }
 
 int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
-  int s = cuda_enter(g, "taking memory");
+  int s = cuda_is_there(g) ? CUDA_OK : cuda_enter(g, "taking memory");
   *at = 0, *since = 0;
   if (s) return s;
   if (mem_should_fail() || bytes > SIZE_MAX / 4 || (int64_t)rounded(bytes) > room_left(g))
