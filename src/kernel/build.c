@@ -5,6 +5,7 @@
  * here; that is verify.c. */
 #include <string.h>
 #include "base/arena.h"
+#include "base/hash.h"
 #include "kernel/kir.h"
 #include "kernel/name.h"
 
@@ -42,7 +43,7 @@ struct kir_kernel *kir_new(const char *name) {
   struct arena *arena = arena_new();
   struct kir_kernel *k = arena ? arena_take(arena, sizeof *k) : NULL;
   if (k) {
-    *k = (struct kir_kernel){ .arena = arena, .why = "out of memory", .last_lit = -1 };
+    *k = (struct kir_kernel){ .arena = arena, .why = "out of memory" };
     k->room_vals = 64;
     k->vals = arena_take(arena, (size_t)k->room_vals * sizeof *k->vals);
     k->name = arena_text(arena, tidy);
@@ -102,10 +103,11 @@ int kir_table(struct kir_kernel *k, const char *name, weft_dtype dtype, int n, c
 
 int kir_lit(struct kir_kernel *k, weft_dtype dtype, uint64_t bits) {
   if (kir_width(dtype) < 8) bits &= (UINT64_C(1) << 8 * kir_width(dtype)) - 1;
-  for (int v = k->last_lit; v >= 0; v = k->vals[v].index)
+  int *after = &k->lit_after[hash_mix(dtype, bits) % KIR_LIT_LISTS];
+  for (int v = *after - 1; v >= 0; v = k->vals[v].index - 1)
     if (k->vals[v].bits == bits && k->vals[v].dtype == dtype) return v;
-  int v = value(k, KIR_LIT, dtype, bits, k->last_lit);
-  if (!k->failed) k->last_lit = v;
+  int v = value(k, KIR_LIT, dtype, bits, *after);
+  if (!k->failed) *after = v + 1;
   return v;
 }
 

@@ -231,6 +231,8 @@ struct kir_attention {
   int q, k, v, mask, y, lse, dy, delta, dq, dk, dv; /* buffers; -1: there is none. mask [..,T,S]: bool, or added */
 };
 
+enum { KIR_LIT_LISTS = 64 }; /* special functions have hundreds of literals, which one list would search one by one */
+
 struct kir_kernel {
   struct arena *arena;
   const char *name;
@@ -245,7 +247,7 @@ struct kir_kernel {
   const char *why;         /* failed: what happened; kir_verify returns it */
   struct kir_names *names; /* build.c and parse.c: who is called what */
   int scope;               /* names are unique in the kernel, and in each fn: 0, or 1 + the fn being built */
-  int last_lit;            /* newest literal; literals are chained through kir_val.index */
+  int lit_after[KIR_LIT_LISTS]; /* by a hash of its bits 1 + the newest literal, 0: none; kir_val.index is 1 + the one before it */
   int room_vals, room_bufs, room_fns, room_sizes, room_args;
 };
 
