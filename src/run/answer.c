@@ -148,7 +148,14 @@ static weft_status await_while(bool (*over)(void *of), void *of, double seconds,
 
 static bool node_is_done(void *n) { return is_done(n); }
 
+/* The host computed it, so nothing is under way: there is nobody to ask. */
+static bool is_only_here(const struct node *n) {
+  if (atomic_load_explicit(&n->state, memory_order_acquire) != NODE_READY || !n->value) return false;
+  return !n->value->verdict && buffer_is_only_here(n->value->buf);
+}
+
 weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
+  if (n == 1 && is_only_here(node[0])) return WEFT_OK;
   double end = seconds >= 0 ? clock_seconds() + seconds : 0;
   /* what was enqueued last comes last: then nobody has to ask for the others */
   weft_status last = n > 1 ? await_while(node_is_done, node[n - 1], seconds, failure) : WEFT_OK;

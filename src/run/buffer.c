@@ -630,6 +630,10 @@ bool buffer_is_lost(struct buffer *b) {
   return !buffer_is_here(b) && some_copy(b, &c) && c.device->is_lost(c.device);
 }
 
+bool buffer_is_only_here(struct buffer *b) {
+  return buffer_is_here(b) && !atomic_load_explicit(&b->copies, memory_order_acquire);
+}
+
 bool buffer_is_here(struct buffer *b) {
   return b->source || atomic_load_explicit(&b->state, memory_order_acquire) == BUFFER_RESIDENT;
 }

@@ -53,6 +53,7 @@ bool buffer_is_done(struct buffer *);     /* whether it is; never waits */
 weft_status buffer_read(struct buffer *, int64_t at, size_t bytes, void *to, const char **why);
 bool buffer_is_lost(struct buffer *);     /* it was in the memory of a lost device alone */
 bool buffer_is_here(struct buffer *);     /* the host has or can read them without a device */
+bool buffer_is_only_here(struct buffer *); /* and no other space has a copy, or had */
 bool buffer_is_there(struct buffer *, const struct device *); /* the device has, and what runs there may use them as they are */
 const struct device *buffer_space(struct buffer *); /* one that has a copy; NULL: the host, if it has one */
 bool buffer_is_shown(struct buffer *, const struct device **where); /* pinned or external: where */

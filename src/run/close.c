@@ -174,17 +174,22 @@ static weft_status report_all(struct failure *f) {
   return status;
 }
 
-weft_status weft_scope_close(weft_scope *s) {
+static struct failure *carry_out(struct weft_scope *s) {
   struct closing c = { 0 };
-  weft_status status = scope_check("weft_scope_close", s);
-  if (status) return status;
-  struct failure *f = unseen(s);
-  if (!f) f = gather(&c, "weft_scope_close", s);
+  struct failure *f = gather(&c, "weft_scope_close", s);
   if (!f) f = promise_known(&c);
   if (!f) find_heirs(&c, s);
   if (!f) f = compute(&c);
   if (!f) f = commit(&c, s->updates);
   free_parts(&c);
+  return f;
+}
+
+weft_status weft_scope_close(weft_scope *s) {
+  weft_status status = scope_check("weft_scope_close", s);
+  if (status) return status;
+  struct failure *f = unseen(s);
+  if (!f && s->n_updates + s->n_fetches) f = carry_out(s);
   scope_end(s);
   return report_all(f);
 }
