@@ -754,7 +754,8 @@ void weft_custom(int n, weft_array *const x[], int m, weft_array *y[], const wef
  *   weft_call(f, 1, &batch, 1, &result);
  *
  * A function is pure, serves any number of threads, and specialises itself to the sizes it meets. Other arrays the
- * body uses keep the value they have now; list among the inputs what should vary, placeholder or not. */
+ * body uses keep the value they have now, and derivatives by them are found; list among the inputs what should vary, placeholder
+ * or not. */
 
 weft_array    *weft_input(weft_dtype, int rank, const int64_t dims[]);  /* a name; sizes may be ANY; NULL: all */
 weft_function *weft_compile(weft_scope *, int n, weft_array *const in[], int m, weft_array *const out[]);

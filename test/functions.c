@@ -333,6 +333,52 @@ TEST(a_function_given_one_array_for_several_arguments_is_differentiated_once_by_
   check_function("of_functions", of_functions_thrice, 3, x);
 }
 
+/* A function that multiplies its argument by what it has captured: x, and an expression of x. */
+static weft_array *by_captured(weft_array *x, weft_array *argument) {
+  weft_scope *s = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F64, WEFT_DIMS(3)), *y = weft_mul(weft_mul(weft_tanh(p), x), weft_exp(weft_mul(x, weft_scalar(0.5))));
+  weft_function *f = weft_compile(s, 1, &p, 1, &y);
+  weft_call(f, 1, &argument, 1, &y);
+  return y;
+}
+static weft_array *captured_alone(weft_array *x) { return by_captured(x, weft_full(WEFT_F64, WEFT_DIMS(3), 0.7)); }
+static weft_array *captured_and_given(weft_array *x) { return by_captured(x, weft_mul(x, x)); }
+static weft_array *captured_twice(weft_array *x) { return by_captured(weft_sin(x), by_captured(x, x)); }
+static weft_array *captured_in_region(weft_array *x) {
+  weft_array *h = weft_full(WEFT_F64, WEFT_DIMS(3), 0.4), *y = weft_mul(by_captured(x, h), h);
+  weft_checkpoint(1, &h, 1, &y);
+  return y;
+}
+static weft_array *captured_in_side(weft_array *x) {
+  weft_cond *c = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_cond_value(c, by_captured(x, x), captured_alone(x));
+  weft_cond_close(c);
+  return y;
+}
+
+TEST(what_a_function_has_captured_is_differentiated_and_mapped_too) {
+  double x[] = { 0.3, -0.7, 1.2 };
+  check_function("alone", captured_alone, 3, x);
+  check_function("and given", captured_and_given, 3, x);
+  check_function("twice", captured_twice, 3, x);
+  check_function("in a region", captured_in_region, 3, x);
+  check_function("in a side", captured_in_side, 3, x);
+}
+
+TEST(a_derivative_by_the_result_of_a_call_and_by_what_its_function_has_captured) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(3, (double[]){ 0.3, -0.7, 1.2 }), *p, *y, *h, *d[2];
+  weft_scope *body = weft_scope_open();
+  p = weft_input(WEFT_F64, WEFT_DIMS(3)), y = weft_mul(p, x);
+  weft_function *f = weft_compile(body, 1, &p, 1, &y);
+  weft_call(f, 1, &x, 1, &h);
+  weft_vjp(1, (weft_array *[]){ weft_mul(h, h) }, (weft_array *[]){ weft_full(WEFT_F64, WEFT_DIMS(3), 1) }, 2,
+           (weft_array *[]){ x, h }, d);
+  EXPECT_F64(d[0], 4 * 0.3 * 0.3 * 0.3, -4 * 0.7 * 0.7 * 0.7, 4 * 1.2 * 1.2 * 1.2);
+  EXPECT_F64(d[1], 2 * 0.3 * 0.3, 2 * 0.7 * 0.7, 2 * 1.2 * 1.2);
+  weft_scope_discard(s);
+}
+
 TEST(functions_call_functions) {
   weft_scope *outer = weft_scope_open();
   weft_function *f = square_and_sum();

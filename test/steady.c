@@ -331,6 +331,24 @@ TEST(an_array_of_which_a_part_is_asked_for_is_not_computed_in_full_for_its_own_s
   weft_disown(x);
 }
 
+TEST(a_small_array_of_which_parts_are_asked_for_is_computed_from_at_most_64_operations_ago) {
+  weft_array *x = owned_zeros(1000);
+  for (int i = 0; i < 400; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *next = weft_own(waves(x)), *part = weft_slice(next, 0, 3, 4, 1);
+    weft_cost c;
+    double got;
+    EXPECT_OK(weft_plan(1, &part, &c));
+    EXPECT(c.operations <= 70 * 1000);
+    EXPECT_OK(weft_read(part, WEFT_F64, &got, sizeof got));
+    weft_scope_discard(s);
+    weft_disown(x);
+    x = next;
+    EXPECT(weft_get(WEFT_NODES) < 300);
+  }
+  weft_disown(x);
+}
+
 /* n additions, all of whose results the scope holds. */
 static weft_array *long_chain(weft_array *x, int n) {
   for (int i = 0; i < n; i++) x = i % 2 ? weft_sub(x, weft_scalar(0.5)) : weft_add(x, weft_scalar(1));

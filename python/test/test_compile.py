@@ -57,6 +57,22 @@ def test_captured_arrays_are_constants_of_the_first_trace():
     assert f(weft.array([1.0])).tolist() == [11]
 
 
+def test_what_is_captured_is_differentiated_and_mapped_too():
+    x, rows = weft.array([1.0, 2.0, 3.0]), weft.array([[10.0, 20.0, 30.0], [1.0, 1.0, 1.0]])
+
+    def f(q):
+        return weft.compile(lambda z: z * q * q)(x)
+
+    assert weft.grad(lambda q: f(q).sum())(x).tolist() == [2, 8, 18]
+    assert weft.jvp(f, [x], [weft.ones((3,))])[1][0].tolist() == [2, 8, 18]
+    assert weft.vmap(f)(rows).tolist() == [[100, 800, 2700], [1, 2, 3]]
+    assert weft.vmap(weft.grad(lambda q: f(q).sum()))(rows).tolist() == [[20, 80, 180], [2, 4, 6]]
+    assert weft.grad(lambda q: weft.grad(lambda r: f(r).sum())(q).sum())(x).tolist() == [2, 4, 6]
+    assert weft.grad(lambda q: weft.checkpoint(lambda p: f(q) * p)(x).sum())(x).tolist() == [2, 16, 54]
+    assert weft.compile(weft.grad(lambda q: f(q).sum()))(x).tolist() == [2, 8, 18]
+    assert weft.compile(lambda q: weft.vmap(f)(q))(rows).tolist() == [[100, 800, 2700], [1, 2, 3]]
+
+
 def test_results_may_be_trees_and_other_things():
     f = weft.compile(lambda x: {"y": (x, x * 2), "n": 3, "none": None})
     for _ in range(2):

@@ -279,7 +279,8 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None)
     is not known; sizes of 1, which stretch in operations, are another trace. A list of shapes, one for each array among the
     arguments, says itself which sizes are fixed: [(None, 3), (None,)], None being any.
 
-    Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
+    Arrays that fun uses but does not receive are constants with the value they have when it is traced; by one of them derivatives are
+    taken, and rows mapped, as by an argument. inputs and
     outputs are trees of arrays that fun reads and changes besides its arguments: state that varies. rewrites: "exact" keeps
     every bit of fun as it is written, "stable" may compute what is better conditioned, "fast" what is faster too: x * y + z
     is rounded once, a quotient by a number is a product with its reciprocal."""

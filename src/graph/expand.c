@@ -1,8 +1,15 @@
-/* expand.c -- calls replaced by the bodies of their functions. */
+/* expand.c -- calls replaced by the bodies of their functions: all of them, or those whose functions have captured something. */
 #include "base/mem.h"
 #include "graph/copy.h"
 #include "graph/function.h"
 #include "op/op.h"
+
+_Atomic bool calls_some;
+
+struct expansion {
+  struct copy c;
+  bool *is_expanded;      /* by node: it is a call that is replaced. NULL: nothing is */
+};
 
 static bool no_memory(struct copy *c) { return copy_fail(c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory")); }
 
@@ -26,20 +33,15 @@ static bool is_whole(const struct subgraph *g, int i) {
 }
 
 /* An item of a call whose inputs are not in the snapshot (it has a value) stays what it is. */
-static bool expand_at(struct copy *c, int i, struct node **results[]) {
+static bool expand_at(struct expansion *e, int i, struct node **results[]) {
+  struct copy *c = &e->c;
   const struct node *n = c->g.node[i];
-  if (n->op == &op_call) return is_whole(&c->g, i) ? expand(c, i, results) : true;
+  if (e->is_expanded[i]) return is_whole(&c->g, i) ? expand(c, i, results) : true;
   if (n->op != &op_item || !subgraph_arity(&c->g, i)) return copy_node(c, i);
   struct node **made = results[c->g.operand[c->g.first[i]]];
   if (!made) return copy_node(c, i);
   c->now[i] = node_retain(made[((const struct item_attr *)n->attr)->k]);
   return true;
-}
-
-static bool has_call(const struct subgraph *g) {
-  for (int i = 0; i < g->n; i++)
-    if (g->node[i]->op == &op_call) return true;
-  return false;
 }
 
 static void free_results(const struct subgraph *g, struct node **results[]) {
@@ -51,26 +53,117 @@ static void free_results(const struct subgraph *g, struct node **results[]) {
   mem_free(results);
 }
 
-static bool is_call(const struct copy *c, int i) { return c->g.node[i]->op == &op_call; }
+static bool changes(const struct copy *c, int i) { return ((const struct expansion *)c)->is_expanded[i]; }
 
-static bool expand_all(struct copy *c) {
-  if (!has_call(&c->g)) return true;
-  if (!copy_renew(c, is_call)) return false;
-  struct node ***results = mem_alloc((size_t)c->g.n * sizeof *results);
-  bool ok = results ? true : no_memory(c);
-  for (int i = 0; ok && i < c->g.n; i++) ok = expand_at(c, i, results);
-  if (results) free_results(&c->g, results);
+static bool expand_marked(struct expansion *e) {
+  if (!copy_renew(&e->c, changes)) return false;
+  struct node ***results = mem_alloc((size_t)e->c.g.n * sizeof *results);
+  bool ok = results ? true : no_memory(&e->c);
+  for (int i = 0; ok && i < e->c.g.n; i++) ok = expand_at(e, i, results);
+  if (results) free_results(&e->c.g, results);
   return ok;
 }
 
+/* ---- Which calls ---- */
+
+/* Marks all calls, or those that `is_one` says: 1, not 0; -1: out of memory. */
+static bool mark(struct expansion *e, int (*is_one)(const struct weft_function *, const void *), const void *ctx, bool *some) {
+  const struct subgraph *g = &e->c.g;
+  const struct weft_function *last = NULL;
+  int yes = 1;
+  *some = false;
+  for (int i = 0; i < g->n; i++) {
+    if (g->node[i]->op != &op_call) continue;
+    const struct weft_function *f = ((const struct call_attr *)g->node[i]->attr)->function;
+    if (is_one && f != last) yes = is_one(f, ctx);
+    if (yes < 0 || (!e->is_expanded && !(e->is_expanded = mem_alloc((size_t)g->n)))) return no_memory(&e->c);
+    last = f, *some |= e->is_expanded[i] = yes;
+  }
+  return true;
+}
+
+static bool end(struct expansion *e, int n, struct node *out[], struct failure **failure) {
+  mem_free(e->is_expanded);
+  return copy_end(&e->c, n, out, failure);
+}
+
+static bool expand_all(struct expansion *e) {
+  bool some;
+  return mark(e, NULL, NULL, &some) && (!some || expand_marked(e));
+}
+
 bool expand_calls(int n, struct node *const target[], struct node *out[], struct failure **failure) {
-  struct copy c;
-  if (copy_begin_lazy(&c, n, target)) expand_all(&c);
-  return copy_end(&c, n, out, failure);
+  struct expansion e = { 0 };
+  if (copy_begin_lazy(&e.c, n, target)) expand_all(&e);
+  return end(&e, n, out, failure);
 }
 
 bool expand_calls_since(uint64_t oldest, int n, struct node *const target[], struct node *out[], struct failure **failure) {
-  struct copy c;
-  if (copy_begin(&c, n, target, 0, NULL, oldest)) expand_all(&c);
-  return copy_end(&c, n, out, failure);
+  struct expansion e = { 0 };
+  if (copy_begin(&e.c, n, target, 0, NULL, oldest)) expand_all(&e);
+  return end(&e, n, out, failure);
+}
+
+/* ---- What a function has captured ---- */
+
+/* Arrays that were asked for; none: all that can be. */
+struct sought { uint64_t oldest; int n; struct node *const *x; };
+
+static bool is_sought(const struct sought *s, const struct node *n) {
+  if (!s->n) return n->op == &op_value || n->op == &op_input || n->op == &op_loop_var;
+  for (int j = 0; j < s->n; j++) if (s->x[j] == n) return true;
+  return false;
+}
+
+static bool is_input(const struct weft_function *f, const struct node *n) {
+  for (int k = 0; k < f->n_in; k++) if (f->in[k] == n) return true;
+  return false;
+}
+
+/* Whether the body reads one of them otherwise than as an input, or something whose history is gone and may have led there. */
+static int captures(const struct weft_function *f, const void *ctx) {
+  const struct sought *s = ctx;
+  struct subgraph g;
+  int found = 0;
+  if (!subgraph_take(&g, f->n_out, f->out, f->n_in, f->in, s->oldest)) return -1;
+  for (int i = 0; i < g.n && !found; i++) {
+    const struct node *n = g.node[i];
+    found = n->serial >= s->oldest && !is_input(f, n) && (subgraph_is_dropped(&g, i) || is_sought(s, n));
+  }
+  subgraph_free(&g);
+  return found;
+}
+
+/* The targets anew, with the calls of captors expanded: they are replaced, with their references. */
+static struct failure *replace_captors(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
+                                       struct node *target[]) {
+  struct failure *why = NULL;
+  struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
+  if (!out) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
+  struct expansion e = { 0 };
+  bool some = false, ok = copy_begin(&e.c, n, target, n_walls, wall, oldest) && mark(&e, captures, s, &some);
+  if (ok && some) expand_marked(&e);
+  if (end(&e, n, out, &why))
+    for (int j = 0; j < n; j++) node_release(target[j]), target[j] = out[j];
+  mem_free(out);
+  return why;
+}
+
+struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[]) {
+  if (!atomic_load(&calls_some) || !n) return NULL;
+  struct node **all = mem_alloc((size_t)(m + n) * sizeof *all);
+  if (!all) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
+  for (int j = 0; j < m; j++) all[j] = y[j];
+  for (int j = 0; j < n; j++) all[m + j] = x[j];
+  struct sought s = { oldest_of(n, x), n, x };
+  struct failure *why = replace_captors(&s, 0, NULL, s.oldest, m + n, all);
+  for (int j = 0; j < m; j++) y[j] = all[j];
+  for (int j = 0; j < n; j++) x[j] = all[m + j];
+  mem_free(all);
+  return why;
+}
+
+struct failure *expand_captors_between(int n, struct node *const x[], int m, struct node *y[]) {
+  if (!atomic_load(&calls_some)) return NULL;
+  return replace_captors(&(struct sought){ 0 }, n, x, oldest_of(n, x), m, y);
 }

@@ -1,6 +1,7 @@
 /* function.h -- a program kept: outputs in terms of inputs. Immutable once made, counted, used by any thread. */
 #ifndef WEFT_FUNCTION_H
 #define WEFT_FUNCTION_H
+#include <stdatomic.h>
 #include "graph/scope.h"
 
 struct weft_function {
@@ -30,5 +31,11 @@ bool function_expand(struct weft_function *, struct node *const in[], struct nod
 bool expand_calls(int n, struct node *const target[], struct node *out[], struct failure **);       /* not below values */
 bool expand_calls_since(uint64_t oldest, int n, struct node *const target[], struct node *out[], struct failure **); /* not
                                                          below nodes with a smaller serial; through values */
+/* In the graph of y, and of x itself, calls of functions that have captured an x: for derivatives by it, and maps over it, which
+ * otherwise look at what calls are given. x and y are replaced, with their references. NULL: done. */
+struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[]);
+/* The same between x and y, of functions that have captured anything at all by which a derivative may be asked for later. */
+struct failure *expand_captors_between(int n, struct node *const x[], int m, struct node *y[]);
+extern _Atomic bool calls_some; /* there has been a call, ever: only then is one looked for */
 
 #endif

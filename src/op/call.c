@@ -34,6 +34,7 @@ static struct node *lazy_item(struct node *call, const struct node *out, const s
 static void call_lazily(struct weft_function *f, struct node *const in[], const struct dim_table *bound, weft_array *out[]) {
   struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in,
                                 &(struct call_attr){ f, f->n_out }, sizeof(struct call_attr));
+  atomic_store_explicit(&calls_some, true, memory_order_relaxed);
   for (int k = 0; k < f->n_out; k++) out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
   node_release(call);
 }

@@ -7,7 +7,8 @@
 #include "run/eval.h"
 
 enum { FAR = 64, SMALL_BYTES = 64 << 10 }; /* FAR operations cost about what one array of memory traffic does; what is small
-                                              costs less to store than its kernel costs to launch */
+                                              costs less to store than its kernel costs to launch, and all of it, where
+                                              a part is asked for, not much more than to plan so many operations again */
 
 enum { FEW = 32 }; /* nodes of a list that need no memory beside the stack: a single operation costs less than an allocation */
 
@@ -132,7 +133,9 @@ static bool is_worth_it(struct holding *s, int i) {
   const struct node *n = s->list->node[i];
   if (facts_of(n)->is_heavy) return true;
   if (!(s->reach[i] & REACHED)) return false;
-  return n->was_needed || ((s->reach[i] & FULL) && ((is_owned(n) && is_small(n)) || is_far(s, i)));
+  if (n->was_needed) return true;
+  bool is_cheap = is_owned(n) && is_small(n), is_full = s->reach[i] & FULL;
+  return is_full && is_cheap ? true : (is_full || is_cheap) && is_far(s, i);
 }
 
 /* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */

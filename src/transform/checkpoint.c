@@ -6,6 +6,7 @@
  * region whose x stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
  * by an array inside the region is asked for, reverse mode goes through y instead (grad.c). */
 #include "base/mem.h"
+#include "graph/function.h"
 #include "op/operand.h"
 #include "transform/transform.h"
 
@@ -188,7 +189,9 @@ void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]) {
   weft_array *bad = NULL;
   if (!list) return all_bad(m, y, no_memory());
   bool has_x = operands("weft_checkpoint", n, x, list, &bad), has_y = has_x && operands("weft_checkpoint", m, y, list + n, &bad);
-  if (has_y) {
+  struct failure *why = has_y ? expand_captors_between(n, list, m, list + n) : NULL;
+  if (why) all_bad(m, y, why);
+  else if (has_y) {
     struct node *c = checkpoint(n, list, m, list + n);
     for (int k = 0; k < m; k++) y[k] = array_of(c ? item_make(c, k) : NULL);
     node_release(c);

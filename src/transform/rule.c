@@ -2,6 +2,7 @@
  * they make on the way; what a transform keeps of it is nodes. */
 #include "base/mem.h"
 #include "graph/caller.h"
+#include "graph/function.h"
 #include "graph/subgraph.h"
 #include "op/operand.h"
 #include "transform/transform.h"
@@ -211,6 +212,11 @@ bool node_fit(struct node **d, struct node *like, struct failure **failure) {
   node_release(*d);
   *d = fit;
   return true;
+}
+
+struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]) {
+  struct failure *why = expand_captors(n, x, m, y);
+  return why ? why : choose_sink(oldest_of(n, x), n, x, m, y);
 }
 
 struct node **node_list_new(int n) { return mem_alloc((size_t)(n > 0 ? n : 1) * sizeof(struct node *)); }
