@@ -637,7 +637,7 @@ weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, in
                                                       all that is read; is_unit: with ones on its diagonal */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
-weft_array *weft_det(weft_array *a);               /* the determinant, [..]. Its second derivative at a singular matrix is nan */
+weft_array *weft_det(weft_array *a);               /* the determinant, [..] */
 void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
 
 /* Weights of few bits. Every group of neighbours along the last axis, which they divide, has a scale s, and w = s q + b with a bias

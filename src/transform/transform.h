@@ -53,8 +53,8 @@ struct node *result_of(weft_array *, struct failure **);
 bool node_fit(struct node **d, struct node *like, struct failure **); /* in its dtype and sizes, which are taken to be equal;
                                                         takes over a reference and gives one. false: *failure */
 
-/* Public calls: what stands between x and y, as transforms want it: see expand_captors and choose_sink. Both lists are replaced, with
- * their references. NULL: done. */
+/* Public calls: what stands between x and y, as transforms want it: see expand_captors and choose_sink. Both lists are replaced,
+ * with their references. NULL: done. */
 struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]);
 
 /* Lists of nodes that start as NULL; NULL: out of memory. */
