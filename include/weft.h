@@ -637,7 +637,7 @@ weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, in
                                                       all that is read; is_unit: with ones on its diagonal */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
-weft_array *weft_det(weft_array *a);               /* the determinant, [..] */
+weft_array *weft_det(weft_array *a);               /* the determinant, [..]; derivatives up to order 7, of singular ones too */
 void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
 
 /* Weights of few bits. Every group of neighbours along the last axis, which they divide, has a scale s, and w = s q + b with a bias
@@ -876,9 +876,10 @@ typedef enum {
   WEFT_CHECK,         /* this thread: 1 makes a nan in a result WEFT_ERR_NAN, 2 an inf too. The message names the operation it
                          arose in and the step of each loop around it, weft_blame its line; the values stay. At first the
                          environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */
-  WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums;
-                         refused where there is none. At first 1 if the environment variable WEFT_BLAS is 1, or the name
-                         or path of a library; where that is not there, such products are WEFT_ERR_FILE */
+  WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums, and
+                         factors and systems of 96 rows or more to its LAPACK, if it has one; refused where there is none. At
+                         first 1 if the environment variable WEFT_BLAS is 1, or the name or path of a library; where that is not
+                         there, such products are WEFT_ERR_FILE */
   WEFT_HALVES,        /* this thread, on every device: 1 lets products of f16 and bf16 matrices, and attention, be added in the
                          order of the machine, by tensor cores and, of bf16, by the CPU's tiles (AMX), which take numbers too
                          small for them for 0; 0 adds in the order of k. 2: 1 on GPUs, 0 on the CPU. At first the environment

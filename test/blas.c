@@ -1,7 +1,8 @@
-/* blas.c -- products by a CBLAS that was asked for: the right numbers, wherever operands lie; nothing else goes there; and a
- * library that is not there is said to be so. */
+/* blas.c -- products by a CBLAS that was asked for, and factors by its LAPACK: the right numbers, wherever operands lie; nothing
+ * else goes there; and a library that is not there is said to be so. */
 #include "backend/blas.h"
 #include <dlfcn.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "run/plan.h"
@@ -144,5 +145,99 @@ TEST(a_cblas_that_is_not_there_is_refused_aloud) {
   EXPECT(strstr(weft_message(), "libno-such-blas.so"));
   EXPECT_OK(weft_eval(1, &z));
   leave();
+  weft_scope_discard(s);
+}
+
+/* ---- factors ---- */
+
+enum { SIDE = 130, RIGHT = 7 };
+
+/* Well conditioned, symmetric where it is to be definite, and with rows that LU exchanges where it is not. */
+static weft_array *square(weft_dtype t, bool is_definite) {
+  static double x[SIDE * SIDE];
+  for (int i = 0; i < SIDE; i++)
+    for (int j = 0; j < SIDE; j++) {
+      int k = is_definite ? (i + j) * (i < j ? j - i : i - j) : i * 7919 + j * 104729;
+      x[i * SIDE + j] = k % 17 / 17. + (is_definite ? 20 * (i == j) : 20 * (i == SIDE - 1 - j));
+    }
+  return weft_cast(weft_from(WEFT_F64, WEFT_DIMS(SIDE, SIDE), x), t);
+}
+
+static weft_array *sides(weft_dtype t) { return matrix(t, SIDE, RIGHT); }
+static weft_array *pair(weft_array *a) { return weft_stack(0, WEFT_ARRAYS(a, weft_mul(a, weft_integer(2)), weft_neg(a))); }
+static weft_array *lower(weft_dtype t) { return weft_cholesky(square(t, true)); }
+static weft_array *definite(weft_dtype t) { return weft_cholesky_solve(lower(t), sides(t)); }
+static weft_array *general(weft_dtype t) { return weft_solve(square(t, false), sides(t)); }
+static weft_array *several(weft_dtype t) { return weft_solve(pair(square(t, false)), sides(t)); }
+static weft_array *inverted(weft_dtype t) { return weft_inverse(square(t, false)); }
+static weft_array *upper(weft_dtype t) { return weft_solve_triangular(square(t, true), sides(t), 1, 0); }
+static weft_array *upper_turned(weft_dtype t) { return weft_solve_triangular(turned(square(t, true)), sides(t), 1, 1); }
+static weft_array *one_side(weft_dtype t) { return weft_solve(square(t, false), weft_slice(weft_reshape(sides(t), WEFT_DIMS(-1)), 0, 0, SIDE, 1)); }
+static weft_array *by_matrix(weft_dtype t) {
+  weft_array *a = square(t, false), *da;
+  weft_grad(weft_solve(a, sides(t)), 1, &a, &da);
+  return da;
+}
+static weft_array *statuses(weft_dtype t) { return weft_cholesky_status(pair(square(t, true))); }
+static weft_array *singular(weft_dtype t) {
+  weft_array *a = square(t, false);
+  return weft_inverse_status(weft_put(a, weft_slice(a, 1, 100, 101, 1), weft_scalar(0), WEFT_SET));
+}
+static weft_array *with_nan(weft_dtype t) {
+  weft_array *a = square(t, true);
+  return weft_cholesky_status(weft_put(a, weft_at(weft_at(a, 0, weft_integer(50)), 0, weft_integer(50)), weft_scalar(NAN), WEFT_SET));
+}
+
+/* As weft itself has them, up to rounding. */
+static void about(const char *name, program *f, weft_dtype t, int calls) {
+  size_t n, m;
+  weft_set(WEFT_BLAS, 0);
+  double *want = values(f, t, &n);
+  weft_set(WEFT_BLAS, 1);
+  *counter("plain_factors") = 0;
+  double *got = values(f, t, &m);
+  if (n != m) test_fail(__FILE__, __LINE__, "%s: %zu numbers, not %zu", name, m, n);
+  for (size_t i = 0; i < n && i < m; i++)
+    if (!(fabs(got[i] - want[i]) <= 1e-6 * (1 + fabs(want[i])) || (isnan(want[i]) && isnan(got[i])))) {
+      test_fail(__FILE__, __LINE__, "%s: element %zu is %g, not %g", name, i, got[i], want[i]);
+      break;
+    }
+  if (*counter("plain_factors") != calls)
+    test_fail(__FILE__, __LINE__, "%s: %d calls, not %d", name, *counter("plain_factors"), calls);
+  free(want), free(got);
+}
+
+TEST(a_lapack_that_is_asked_for_factors_large_matrices) {
+  blas_use(PLAIN_CBLAS);
+  for (int i = 0; i < 2; i++) {
+    weft_dtype t = i ? WEFT_F64 : WEFT_F32;
+    about("cholesky", lower, t, 1);
+    about("cholesky_solve", definite, t, 3);
+    about("solve", general, t, 3);
+    about("solve of three", several, t, 9);
+    about("inverse", inverted, t, 3);
+    about("an upper triangle", upper, t, 1);
+    about("one that stands turned, with ones", upper_turned, t, 1);
+    about("one right side is solved here", one_side, t, 1);
+    about("the gradient by a matrix", by_matrix, t, 5);
+    about("what is not definite is said", statuses, t, 3);
+    about("what is singular is said", singular, t, 1);
+    about("nan is said", with_nan, t, 1);
+  }
+  leave();
+}
+
+TEST(a_lapack_is_named_in_the_plan_and_small_matrices_stay) {
+  blas_use(PLAIN_CBLAS);
+  weft_scope *s = weft_scope_open();
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), 0);
+  weft_array *y = lower(WEFT_F64), *few = weft_cholesky(weft_slice(weft_slice(square(WEFT_F64, true), 0, 0, 90, 1), 1, 0, 90, 1));
+  weft_cost cost;
+  EXPECT(strstr(weft_show(1, &y, "plan"), "cholesky by " PLAIN_CBLAS));
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.library_calls, 1);
+  EXPECT(strstr(weft_show(1, &few, "plan"), "cholesky by weft"));
+  leave();
+  EXPECT(strstr(weft_show(1, &y, "plan"), "cholesky by weft"));
   weft_scope_discard(s);
 }

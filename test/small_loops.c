@@ -97,6 +97,30 @@ BODY(ended_inside) {
   return weft_add(half(z), weft_max(y, 1));
 }
 
+/* x y' with a diagonal, in another order of its rows where LU is to exchange some. */
+static weft_array *square_of(weft_array *x, weft_array *y, int along) {
+  weft_array *far = weft_mul(weft_eye(WEFT_F64, ROWS, ROWS, 0), weft_scalar(9));
+  return weft_add(weft_matmul(x, weft_transpose(y, NULL)), weft_cast(along ? weft_flip(far, 0) : far, weft_dtype_of(x)));
+}
+BODY(solved_by_cholesky) { return weft_add(weft_cholesky_solve(weft_cholesky(square_of(x, x, 0)), y), half(y)); }
+BODY(solved_by_lu) { return weft_add(weft_solve(square_of(x, y, 1), y), half(y)); }
+BODY(solved_turned) { /* the gradient of a solution solves with the transpose */
+  weft_array *a = square_of(x, y, 1), *b = half(y), *d[2];
+  weft_grad(weft_solve(a, b), 2, (weft_array *[]){ a, b }, d);
+  return weft_add(half(d[1]), like(weft_sum(weft_mul(d[0], weft_cast(weft_scalar(0.125), weft_dtype_of(x))), 1), x));
+}
+BODY(solved_by_triangles) {
+  weft_array *a = square_of(x, y, 0), *z = weft_solve_triangular(a, y, 1, 0);
+  return half(weft_add(z, weft_mul(weft_solve_triangular(a, x, 0, 1), weft_cast(weft_scalar(0x1p-9), weft_dtype_of(x)))));
+}
+BODY(inverted) { return weft_add(weft_matmul(weft_inverse(square_of(x, y, 1)), y), half(y)); }
+BODY(singular_and_not_definite) { /* what the statuses say, and zeros instead of nan */
+  weft_array *a = square_of(x, y, 0), *none = weft_sub(a, a), *z = weft_cholesky(weft_neg(a));
+  weft_array *at = weft_add(weft_cholesky_status(weft_neg(a)), weft_add(weft_inverse_status(none), weft_inverse_status(a)));
+  z = weft_where(weft_isnan(z), weft_cast(weft_scalar(0), weft_dtype_of(x)), z);
+  return weft_add(half(x), like(weft_add(weft_sum(z, 1), weft_cast(at, weft_dtype_of(x))), x));
+}
+
 static const struct { const char *name; body step; bool is_float; } bodies[] = {
 #define ROW(name, is_float) { #name, name, is_float }
   ROW(sums_of_rows, false), ROW(sums_of_columns, false), ROW(sums_of_all, false), ROW(zeros_of_both_signs, false),
@@ -105,7 +129,9 @@ static const struct { const char *name; body step; bool is_float; } bodies[] = {
   ROW(put_and_combined, false), ROW(put_at_places, false), ROW(combined_at_places, false),
   ROW(least_and_most_at_places, false), ROW(rows_at_places, false), ROW(rounded_at_places, true), ROW(numbered, true), ROW(multiplied, false),
   ROW(multiplied_in_batches, false), ROW(chosen, false),
-  ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false)
+  ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false), ROW(solved_by_cholesky, true),
+  ROW(solved_by_lu, true), ROW(solved_turned, true), ROW(solved_by_triangles, true), ROW(inverted, true),
+  ROW(singular_and_not_definite, true)
 #undef ROW
 };
 enum { BODIES = sizeof bodies / sizeof *bodies };

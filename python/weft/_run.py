@@ -72,9 +72,25 @@ def set_rewrites(most):
     return _set(_REWRITES, most)
 
 
+def _load_blas():
+    """Those that come as a Python package are not where libraries are looked for: they are found once they are loaded."""
+    import ctypes
+    import glob
+    import importlib.util
+    import os
+    for name in ("scipy_openblas32", "scipy_openblas64"):
+        found = importlib.util.find_spec(name)
+        for folder in found.submodule_search_locations if found else ():
+            for path in glob.glob(os.path.join(folder, "lib", "libscipy_openblas*.so")):
+                ctypes.CDLL(path)
+
+
 def set_blas(blas):
-    """Gives products of float32 and float64 matrices of this thread to a CBLAS, which adds in an order of its own. Returns
-    what was set before; ValueError where there is none."""
+    """Gives products of float32 and float64 matrices of this thread to a CBLAS, which adds in an order of its own, and factors of
+    large matrices to its LAPACK. Returns what was set before; ValueError where there is none. That of the package
+    scipy-openblas32 will do."""
+    if blas:
+        _load_blas()
     return bool(_set(_BLAS, int(blas)))
 
 

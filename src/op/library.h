@@ -23,11 +23,21 @@ struct library_call {
   int64_t n_ranges;                      /* that the parts of all problems are run in; 0: one */
   int round;                             /* of `rounds` */
   void *shared;                          /* what the ranges of all rounds share: 64-byte aligned */
+  bool is_by_blas;                       /* WEFT_BLAS asks for a library (backend/blas.h) .. */
+  int threads;                           /* .. which may use so many; set when it runs */
   uint64_t origin;                       /* for failures */
 };
 /* What a device finds wrong in the data: an index that is beyond `axis` from the end of an operand; or what the text says,
  * with that status. */
 struct library_check { const char *text; weft_status status; int operand, axis; };
+
+/* Inside a kernel in which every element is a value (schedule/small.c): about how many operations it is, of operands of at most 64
+ * elements; and its results, row by row, from its operands. They have the bits of `run`. */
+struct kir_builder;
+struct library_values {
+  int64_t (*cost)(const struct node *);
+  void (*write)(struct kir_builder *, const struct node *, const int *const in[], int *const out[]);
+};
 
 struct library {
   int core;
@@ -47,6 +57,7 @@ struct library {
   int n_checks;                                        /* what a device may find wrong, which `run` tells of itself: .. */
   const struct library_check *checks;                  /* .. words, in the order in which that writes to them */
   const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
+  const struct library_values *values;                 /* NULL: it is always a step */
 };
 
 /* A node of OP_LIBRARY, and its results (library.c). */

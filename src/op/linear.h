@@ -22,4 +22,6 @@ extern const struct library
     steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
     steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
 
+extern const struct library_values values_cholesky, values_triangle, values_cholesky_solve, values_lu, values_solve, values_inverse;
+
 #endif

@@ -1,7 +1,9 @@
 /* linear_steps.c -- factors and systems as library steps: elements become doubles, matrix.c computes with them, and results are
- * rounded once. Matrices of at most MATRIX_SMALL rows go through in groups, each a lane of vectors. */
+ * rounded once. Matrices of at most MATRIX_SMALL rows go through in groups, each a lane of vectors. Large ones are left to a LAPACK
+ * where WEFT_BLAS asks for a library that has one. */
 #include "op/linear.h"
 #include <math.h>
+#include "backend/blas.h"
 #include "graph/dtype.h"
 #include "op/matrix.h"
 
@@ -56,7 +58,16 @@ static struct matrix_group group_at(int64_t p, int64_t to, bool small) {
 }
 static int64_t problem_of(const struct matrix_group *g, int64_t lane) { return g->p + lane < g->end ? g->p + lane : g->end - 1; }
 
+/* The group as it stands in memory; it has as many lanes as a vector. */
+static struct matrix_memory memory_of(const struct library_array *x, const struct matrix_group *g) {
+  int64_t bytes = (int64_t)weft_dtype_bytes(x->dtype), left = g->end - g->p;
+  return (struct matrix_memory){ x->data + g->p * x->each, x->dtype == WEFT_F32, x->each / bytes, x->each / bytes,
+                                 (int)(left < g->lanes ? left : g->lanes) };
+}
+
 static void load_group(const struct library_array *x, const struct matrix_group *g, const struct library_array *order, double *a) {
+  struct matrix_memory m = memory_of(x, g);
+  if (g->lanes > 1 && !order) { matrix_lanes_load(&m, a); return; }
   for (int64_t k = 0; k < g->lanes; k++) {
     int64_t p = problem_of(g, k);
     load(x, p, order ? integers(order, p) : NULL, a + k, g->lanes);
@@ -65,6 +76,8 @@ static void load_group(const struct library_array *x, const struct matrix_group 
 
 static void store_group(const struct library_array *y, const struct matrix_group *g, const struct library_array *order,
                         const double *a) {
+  struct matrix_memory m = memory_of(y, g);
+  if (g->lanes > 1 && !order) { matrix_lanes_store(&m, a); return; }
   for (int64_t k = 0; k < g->lanes && g->p + k < g->end; k++)
     store(y, g->p + k, order ? integers(order, g->p + k) : NULL, a + k, g->lanes);
 }
@@ -76,9 +89,27 @@ static void store_whole(const struct library_array *y, const struct matrix_group
     for (int64_t i = 0; i < n; i++) integers(y, g->p + k)[i] = (int64_t)a[i * g->lanes + k];
 }
 
-static void solve(struct matrix_triangle t, bool is_turned, double *b, int64_t m, bool small, double *room) {
+/* ---- by whom ---- */
+
+enum { LEAST_FOR_LAPACK = 96 }; /* rows: fewer are factored here in less time than OpenBLAS takes (bench/order) */
+
+static bool is_for_lapack(const struct library_call *c) {
+  int64_t n = axis_of(&c->in[0], 1);
+  return c->is_by_blas && n >= LEAST_FOR_LAPACK && n <= INT32_MAX && blas_has_factors();
+}
+static const char *by_lapack(const struct library_call *c) { return is_for_lapack(c) ? blas_name() : NULL; }
+
+/* How a system is solved: in lanes; or, where threads are more than 0, by a LAPACK on so many; or here. */
+struct matrix_way { bool is_small; int threads; };
+
+static struct matrix_way way_of(const struct library_call *c, int64_t n, int64_t m) {
+  return (struct matrix_way){ is_small(n, m), m > 1 && m <= INT32_MAX && is_for_lapack(c) ? c->threads : 0 };
+}
+
+static void solve(struct matrix_triangle t, bool is_turned, double *b, int64_t m, struct matrix_way way, double *room) {
   t.row = is_turned ? 1 : t.n, t.column = is_turned ? t.n : 1;
-  if (small) matrix_lanes_solve(&t, b, m);
+  if (way.is_small) matrix_lanes_solve(&t, b, m);
+  else if (way.threads) blas_solve(&(struct blas_triangle){ t.a, t.n, m, is_turned, t.is_upper, t.is_unit }, b, way.threads);
   else matrix_solve(&t, b, m, room);
 }
 
@@ -96,9 +127,9 @@ static double problems_of(const struct library_call *c) { return (double)c->n_pr
 static size_t scratch_square(const struct library_call *c) { return room_for(axis_of(&c->in[0], 1), 0); }
 static double operations_cholesky(const struct library_call *c) { return problems_of(c) * (n_of(c) * n_of(c) * n_of(c) / 3 + 8); }
 
-static void finish_cholesky(double *a, int64_t n, int64_t step, bool is_wrong) {
+static void finish_cholesky(double *a, int64_t n, bool is_wrong) {
   for (int64_t i = 0; i < n; i++)
-    for (int64_t j = is_wrong ? 0 : i + 1; j < n; j++) a[(i * n + j) * step] = j > i ? 0 : NAN;
+    for (int64_t j = is_wrong ? 0 : i + 1; j < n; j++) a[i * n + j] = j > i ? 0 : NAN;
 }
 
 static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
@@ -109,8 +140,8 @@ static struct failure *run_cholesky(const struct library_call *c, int64_t from, 
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a);
     if (small) matrix_lanes_cholesky(a, n, status);
-    else status[0] = (double)matrix_cholesky(a, n, a + n * n);
-    for (int64_t k = 0; k < g.lanes; k++) finish_cholesky(a + k, n, g.lanes, status[k] != 0);
+    else status[0] = (double)(is_for_lapack(c) ? blas_cholesky(a, n, c->threads) : matrix_cholesky(a, n, a + n * n));
+    if (!small) finish_cholesky(a, n, status[0] != 0);
     store_group(&c->out[0], &g, NULL, a);
     store_whole(&c->out[1], &g, status);
   }
@@ -118,7 +149,7 @@ static struct failure *run_cholesky(const struct library_call *c, int64_t from, 
 }
 
 const struct library steps_cholesky = { .core = 2, .operations = operations_cholesky, .scratch = scratch_square,
-                                        .run = run_cholesky, .routine = "cholesky" };
+                                        .run = run_cholesky, .routine = "cholesky", .by = by_lapack, .values = &values_cholesky };
 
 /* ---- triangles ---- */
 
@@ -130,13 +161,13 @@ static double operations_sides(const struct library_call *c) {
 static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
   const struct triangle_attr *t = c->attr;
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  bool small = is_small(n, m);
-  struct matrix_group g = group_at(from, to, small);
+  struct matrix_way way = way_of(c, n, m);
+  struct matrix_group g = group_at(from, to, way.is_small);
   double *a = room, *b = a + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a), load_group(&c->in[1], &g, NULL, b);
     struct matrix_triangle of = { .a = a, .n = n, .is_upper = t->is_upper, .is_unit = t->is_unit };
-    solve(of, false, b, m, small, b + n * m);
+    solve(of, false, b, m, way, b + n * m);
     store_group(&c->out[0], &g, NULL, b);
   }
   return NULL;
@@ -144,12 +175,12 @@ static struct failure *run_triangle(const struct library_call *c, int64_t from, 
 
 static struct failure *run_cholesky_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  bool small = is_small(n, m);
-  struct matrix_group g = group_at(from, to, small);
+  struct matrix_way way = way_of(c, n, m);
+  struct matrix_group g = group_at(from, to, way.is_small);
   double *l = room, *b = l + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, l), load_group(&c->in[1], &g, NULL, b);
-    for (int k = 0; k < 2; k++) solve((struct matrix_triangle){ .a = l, .n = n, .is_upper = k }, k, b, m, small, b + n * m);
+    for (int k = 0; k < 2; k++) solve((struct matrix_triangle){ .a = l, .n = n, .is_upper = k }, k, b, m, way, b + n * m);
     store_group(&c->out[0], &g, NULL, b);
   }
   return NULL;
@@ -161,9 +192,11 @@ static void triangle_numbers(const struct library_call *c, int64_t number[]) {
 }
 
 const struct library steps_triangle = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_triangle,
-                                        .routine = "triangle", .numbers = triangle_numbers };
+                                        .routine = "triangle", .numbers = triangle_numbers, .by = by_lapack,
+                                        .values = &values_triangle };
 const struct library steps_cholesky_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides,
-                                              .run = run_cholesky_solve, .routine = "cholesky_solve" };
+                                              .run = run_cholesky_solve, .routine = "cholesky_solve", .by = by_lapack,
+                                              .values = &values_cholesky_solve };
 
 /* ---- LU ---- */
 
@@ -187,39 +220,41 @@ static struct failure *run_lu(const struct library_call *c, int64_t from, int64_
   for (int64_t p = from; p < to; p++) {
     double *a = (double *)(void *)(c->out[0].data + p * c->out[0].each);
     load(&c->in[0], p, NULL, a, 1);
-    *integers(&c->out[2], p) = matrix_lu(a, n, integers(&c->out[1], p), room);
+    int64_t *order = integers(&c->out[1], p);
+    *integers(&c->out[2], p) = is_for_lapack(c) ? blas_lu(a, n, order, room, c->threads) : matrix_lu(a, n, order, room);
   }
   return NULL;
 }
 
 const struct library steps_lu = { .core = 2, .operations = operations_lu, .scratch = scratch_square, .run = run_lu,
-                                  .routine = "lu" };
+                                  .routine = "lu", .by = by_lapack, .values = &values_lu };
 
 /* L U is a with its rows in order, so a x = b is L U x = b in that order; a' x = b is U' L' y = b, with x = y back in place. */
-static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int64_t m, bool small, double *room) {
+static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int64_t m, struct matrix_way way, double *room) {
   for (int k = 0; k < 2; k++)
-    solve((struct matrix_triangle){ .a = lu, .n = n, .is_upper = k, .is_unit = is_turned == k }, is_turned, b, m, small, room);
+    solve((struct matrix_triangle){ .a = lu, .n = n, .is_upper = k, .is_unit = is_turned == k }, is_turned, b, m, way, room);
 }
 
 /* b holds right sides as they are to be solved, and becomes what solves them. */
 static void solve_group(const struct library_call *c, const struct matrix_group *g, bool is_turned, double *b, int64_t m,
-                        bool small, double *room) {
+                        double *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
+  struct matrix_way way = way_of(c, n, m);
   const double *lu = (const void *)(c->in[LU_FACTORS].data + g->p * c->in[LU_FACTORS].each);
-  if (small) load_group(&c->in[LU_FACTORS], g, NULL, room), lu = room;
-  solve_lu(lu, n, is_turned, b, m, small, room);
+  if (way.is_small) load_group(&c->in[LU_FACTORS], g, NULL, room), lu = room;
+  solve_lu(lu, n, is_turned, b, m, way, room);
   for (int64_t k = 0; k < g->lanes; k++)
     if (*integers(&c->in[LU_STATUS], problem_of(g, k))) refuse(b + k, n * m, g->lanes);
 }
 
 static struct failure *run_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[LU_A], 1), m = axis_of(&c->in[LU_RIGHT], 1);
-  bool is_turned = ((const struct turn_attr *)c->attr)->is_turned, small = is_small(n, m);
-  struct matrix_group g = group_at(from, to, small);
+  bool is_turned = ((const struct turn_attr *)c->attr)->is_turned;
+  struct matrix_group g = group_at(from, to, is_small(n, m));
   double *b = room;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[LU_RIGHT], &g, is_turned ? NULL : &c->in[LU_ORDER], b);
-    solve_group(c, &g, is_turned, b, m, small, b + n * m * g.lanes);
+    solve_group(c, &g, is_turned, b, m, b + n * m * g.lanes);
     store_group(&c->out[0], &g, is_turned ? &c->in[LU_ORDER] : NULL, b);
   }
   return NULL;
@@ -230,7 +265,7 @@ static void invert_group(const struct library_call *c, const struct matrix_group
   for (int64_t k = 0; k < g->lanes; k++)
     for (int64_t i = 0, *order = integers(&c->in[LU_ORDER], problem_of(g, k)); i < n; i++)
       for (int64_t j = 0; j < n; j++) b[(i * n + j) * g->lanes + k] = order[i] == j;
-  solve_group(c, g, false, b, n, is_small(n, n), b + n * n * g->lanes);
+  solve_group(c, g, false, b, n, b + n * n * g->lanes);
 }
 
 static struct failure *run_inverse(const struct library_call *c, int64_t from, int64_t to, void *room) {
@@ -248,9 +283,9 @@ static void solve_numbers(const struct library_call *c, int64_t number[]) {
 }
 
 const struct library steps_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_solve,
-                                     .routine = "solve", .numbers = solve_numbers };
+                                     .routine = "solve", .numbers = solve_numbers, .by = by_lapack, .values = &values_solve };
 const struct library steps_inverse = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_inverse,
-                                       .routine = "inverse" };
+                                       .routine = "inverse", .by = by_lapack, .values = &values_inverse };
 
 /* ---- determinants ---- */
 

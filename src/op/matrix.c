@@ -5,6 +5,9 @@
 #include "op/matrix.h"
 #include <math.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #ifndef __clang__
 #pragma GCC optimize("O3", "no-math-errno") /* roots of all lanes at once */
@@ -27,6 +30,8 @@ struct loops {
   void (*take_row)(double *y, const double *x, double f, int64_t n);
   double (*dot)(const double *x, const double *y, int64_t n);
   void (*take)(const struct taking *);
+  void (*lanes_load)(const struct matrix_memory *, double *to);
+  void (*lanes_store)(const struct matrix_memory *, const double *from);
   void (*lanes_cholesky)(double *a, int64_t n, double status[]);
   void (*lanes_lu)(double *a, int64_t n, double *order, double status[]);
   void (*lanes_solve)(const struct matrix_triangle *, double *b, int64_t m);
@@ -201,6 +206,8 @@ void matrix_adjugate(double *a, int64_t n, double *to, int64_t step, double *roo
 /* ---- lanes ---- */
 
 int matrix_lanes(void) { return here()->lanes; }
+void matrix_lanes_load(const struct matrix_memory *m, double *to) { here()->lanes_load(m, to); }
+void matrix_lanes_store(const struct matrix_memory *m, const double *from) { here()->lanes_store(m, from); }
 void matrix_lanes_cholesky(double *a, int64_t n, double status[]) { here()->lanes_cholesky(a, n, status); }
 void matrix_lanes_lu(double *a, int64_t n, double *order, double status[]) { here()->lanes_lu(a, n, order, status); }
 void matrix_lanes_solve(const struct matrix_triangle *t, double *b, int64_t m) { here()->lanes_solve(t, b, m); }

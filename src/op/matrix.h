@@ -39,8 +39,14 @@ void matrix_solve(const struct matrix_triangle *t, double *b, int64_t m, double 
 
 /* ---- some matrices, an element of all of them after the other ---- */
 
+/* Where elements of matrices stand in memory: f32 or f64, element i of the matrix in lane k at `at` + each k + i. Lanes from
+ * `valid` on are those of the last that is: they are read there, and not written. */
+struct matrix_memory { void *at; bool is_f32; int64_t each, n; int valid; };
+
 int matrix_lanes(void);
-void matrix_lanes_cholesky(double *a, int64_t n, double status[]);
+void matrix_lanes_load(const struct matrix_memory *, double *to);
+void matrix_lanes_store(const struct matrix_memory *, const double *from);
+void matrix_lanes_cholesky(double *a, int64_t n, double status[]); /* with zeros above the diagonal, and nan where there is none */
 void matrix_lanes_lu(double *a, int64_t n, double *order, double status[]); /* order [n], of all lanes */
 void matrix_lanes_solve(const struct matrix_triangle *t, double *b, int64_t m);
 

@@ -75,9 +75,50 @@ static void NAME(take)(const struct taking *t) {
 
 /* ---- lanes ---- */
 
+static void NAME(lanes_load)(const struct matrix_memory *m, double *to) {
+#if LANES == 8
+  int64_t where[LANES];
+  for (int k = 0; k < LANES; k++) where[k] = (k < m->valid ? k : m->valid - 1) * m->each;
+  __m512i at = _mm512_loadu_si512(where);
+  if (m->is_f32)
+    for (int64_t i = 0; i < m->n; i++)
+      _mm512_storeu_pd(to + i * LANES, _mm512_cvtps_pd(_mm512_i64gather_ps(at, (const float *)m->at + i, 4)));
+  else for (int64_t i = 0; i < m->n; i++) _mm512_storeu_pd(to + i * LANES, _mm512_i64gather_pd(at, (const double *)m->at + i, 8));
+#else
+  for (int k = 0; k < LANES; k++) {
+    int64_t at = (k < m->valid ? k : m->valid - 1) * m->each;
+    if (m->is_f32) for (int64_t i = 0; i < m->n; i++) to[i * LANES + k] = ((const float *)m->at)[at + i];
+    else for (int64_t i = 0; i < m->n; i++) to[i * LANES + k] = ((const double *)m->at)[at + i];
+  }
+#endif
+}
+
+static void NAME(lanes_store)(const struct matrix_memory *m, const double *from) {
+#if LANES == 8
+  int64_t where[LANES];
+  for (int k = 0; k < LANES; k++) where[k] = k * m->each;
+  __m512i at = _mm512_loadu_si512(where);
+  __mmask8 is = (__mmask8)((1 << m->valid) - 1);
+  if (m->is_f32)
+    for (int64_t i = 0; i < m->n; i++)
+      _mm512_mask_i64scatter_ps((float *)m->at + i, is, at, _mm512_cvtpd_ps(_mm512_loadu_pd(from + i * LANES)), 4);
+  else for (int64_t i = 0; i < m->n; i++)
+    _mm512_mask_i64scatter_pd((double *)m->at + i, is, at, _mm512_loadu_pd(from + i * LANES), 8);
+#else
+  for (int k = 0; k < m->valid; k++) {
+    if (m->is_f32) for (int64_t i = 0; i < m->n; i++) ((float *)m->at)[k * m->each + i] = (float)from[i * LANES + k];
+    else for (int64_t i = 0; i < m->n; i++) ((double *)m->at)[k * m->each + i] = from[i * LANES + k];
+  }
+#endif
+}
+
 static inline __attribute__((always_inline)) vector NAME(roots)(vector x) {
+#if LANES == 8
+  return (vector)_mm512_sqrt_pd((__m512d)x);
+#else
   for (int k = 0; k < LANES; k++) x[k] = __builtin_sqrt(x[k]);
   return x;
+#endif
 }
 
 static void NAME(lanes_cholesky)(double *from, int64_t n, double status[]) {
@@ -93,6 +134,10 @@ static void NAME(lanes_cholesky)(double *from, int64_t n, double status[]) {
       } else s /= a[j * n + j];
       a[i * n + j] = s;
     }
+  mask is_wrong = (mask)(found != 0), nan = (mask)((vector){ 0 } + (double)NAN);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j < n; j++)
+      a[i * n + j] = j > i ? (vector){ 0 } : (vector)(((mask)a[i * n + j] & ~is_wrong) | (nan & is_wrong));
   *(vector *)status = found;
 }
 
@@ -150,8 +195,8 @@ static void NAME(lanes_solve)(const struct matrix_triangle *t, double *to, int64
   }
 }
 
-static const struct loops NAME(loops)[] = { { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_cholesky), NAME(lanes_lu),
-                                              NAME(lanes_solve) } };
+static const struct loops NAME(loops)[] = { { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_load), NAME(lanes_store),
+                                              NAME(lanes_cholesky), NAME(lanes_lu), NAME(lanes_solve) } };
 #undef vector
 #undef mask
 #undef ROWS

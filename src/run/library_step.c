@@ -88,6 +88,7 @@ static struct failure *run_all(const struct library *l, const struct library_cal
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   struct library_call cut = *c;
   cut.n_ranges = n;
+  cut.threads = n > 1 ? 1 : r->threads;
   size_t bytes = shared_bytes(l, &cut);
   cut.shared = bytes ? memory_take(bytes) : NULL;
   struct ranges_run x = { l, &cut, r->cancel, parts, (parts - 1) / n + 1, failure };
@@ -183,18 +184,19 @@ static int64_t scratch(const struct plan *p, int i, int threads) {
   return (int64_t)own * (n < threads ? n : threads) + (int64_t)shared_bytes(l, &cut);
 }
 
-static const char *by(const struct step *s) {
+static const char *by(const struct plan *p, int i) {
+  const struct step *s = &p->schedule->step[i];
   const struct library *l = library_of(s);
-  return l->by ? l->by(&s->library->call) : NULL;
+  return l->by && !p->is_there[i] ? l->by(&s->library->call) : NULL;
 }
 
-static int library_calls(const struct plan *p, int i) { return by(&p->schedule->step[i]) != NULL; }
+static int library_calls(const struct plan *p, int i) { return by(p, i) != NULL; }
 
 void library_show(const struct plan *p, int i, struct text *t) {
   const struct step *s = &p->schedule->step[i];
   const struct library_step *l = s->library;
   text_addf(t, "%d: %s%s%s by %s(", i, l->op->name, p->is_there[i] ? " on " : "", p->is_there[i] ? p->device->backend->name : "",
-            by(s) ? by(s) : "weft");
+            by(p, i) ? by(p, i) : "weft");
   for (int k = 0; k < l->call.n_in + l->call.n_out; k++) {
     struct shape_text d;
     const struct library_array *a = &l->call.in[k];

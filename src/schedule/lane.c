@@ -39,6 +39,13 @@ static bool put_keeps(const struct node *n, int64_t lanes) {
   return is_laned(n->in[1], lanes) == is && (!is || (a->start[0] == 0 && a->step[0] == 1));
 }
 
+/* The axes in front of a problem's own are the same for all operands. */
+static bool library_keeps(const struct node *n, int64_t lanes) {
+  bool is = is_laned(n->in[0], lanes);
+  for (int k = 0; k < n->n_in; k++) if (is_laned(n->in[k], lanes) != is) return false;
+  return n->op->library->values && (!is || n->in[0]->rank > n->op->library->core);
+}
+
 static bool keeps_lanes(const struct node *n, int64_t lanes) {
   switch (n->op->kind) {
     case OP_LEAF: case OP_SIZE: case OP_ELEMENT: case OP_LOOP: case OP_ITEM: return true;
@@ -51,7 +58,8 @@ static bool keeps_lanes(const struct node *n, int64_t lanes) {
       return is_laned(n->in[0], lanes) == is_laned(n, lanes) &&
              (!is_laned(n, lanes) || ((const struct pad_attr *)n->attr)->axis != 0);
     case OP_PUT: return put_keeps(n, lanes);
-    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
+    case OP_LIBRARY: return library_keeps(n, lanes);
+    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: break;
   }
   return false;
 }

@@ -106,7 +106,7 @@ bool step_of_library(struct work *w, struct node *n) {
   *s = (struct library_step){ .op = n->op, .store = work_take(w, sizeof *s->store * (size_t)(all + 1)),
                               .offset = work_take(w, sizeof *s->offset * (size_t)(all + 1)) };
   s->call = (struct library_call){ .attr = attr, .n_in = n->n_in, .n_out = n_out, .in = a, .out = a + n->n_in,
-                                   .origin = n->origin };
+                                   .is_by_blas = w->by_library && !w->device, .origin = n->origin };
   if (w->no_memory || !find_operands(w, n, s, a) || !find_results(w, n, s, a)) return false;
   count_problems(&s->call, a, n->op->library);
   struct step *p = step_new(w, n->op->library->is_callers ? &step_host : &step_library);

@@ -73,6 +73,25 @@ static int64_t cost_of_indexing(const struct node *n) {
 
 static int64_t contracted(const struct node *n) { return n->in[0]->dims[n->in[0]->rank - 1]; }
 
+/* Elements of the results of a library op before result k. */
+static int64_t results_before(const struct node *n, int k) {
+  int64_t all = 0;
+  while (k--) {
+    dim dims[WEFT_RANK_MAX];
+    int rank;
+    int64_t count = 1;
+    n->op->many->type(n, k, &rank, dims);
+    for (int i = 0; i < rank; i++) count *= dims[i];
+    all += count;
+  }
+  return all;
+}
+
+static bool has_small_results(const struct node *n) {
+  for (int k = 0; k < n->n_in; k++) if (node_count(n->in[k]) > MOST_ELEMENTS) return false;
+  return results_before(n, n->op->many->count(n)) <= 2 * MOST_ELEMENTS;
+}
+
 /* Operations of one step; -1: not to be written element by element. */
 static int64_t cost_of(const struct node *n) {
   switch (n->op->kind) {
@@ -84,7 +103,8 @@ static int64_t cost_of(const struct node *n) {
     case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
     case OP_CONTRACT: return node_count(n) * contracted(n);
     case OP_TAKE: case OP_SCATTER: return cost_of_indexing(n);
-    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
+    case OP_LIBRARY: return n->op->library->values && has_small_results(n) ? n->op->library->values->cost(n) : -1;
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: break;
   }
   return -1;
 }
@@ -121,11 +141,14 @@ static bool take_inside(struct work *w, struct small_loop *f, const struct node 
 
 static int depth_of(const struct small_loop *f) { return f->around ? 1 + depth_of(f->around) : 0; }
 
-/* Whether n is a carry after the last step of a loop inside: the only results of one that a small loop has room for. */
-static bool is_carry_item(const struct node *n) {
+/* Whether n is a result of a library op, or a carry after the last step of a loop inside: the only results of one that a small loop
+ * has room for. */
+static bool is_small_item(const struct node *n) {
+  if (n->in[0]->op->kind == OP_LIBRARY) return true;
+  if (n->in[0]->op->kind != OP_LOOP) return false;
   const struct loop *l = ((const struct loop_attr *)n->in[0]->attr)->loop;
   int k = ((const struct item_attr *)n->attr)->k - l->n_all;
-  return n->in[0]->op->kind == OP_LOOP && k >= 0 && k < l->n_carry;
+  return k >= 0 && k < l->n_carry;
 }
 
 /* Memory for the elements of every node, and where the variables are. */
@@ -143,12 +166,13 @@ static bool make_room(struct work *w, struct small_loop *f) {
 static bool take_node(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
   int64_t cost = cost_of(n);
   bool may_fail = n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER;
-  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n)) && !(may_fail && (f->around || f->lanes));
+  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_small_item(n)) && !(may_fail && (f->around || f->lanes));
   if (!*fits) return true;
   if (n->op == &op_value) f->var[local_of(n)->leaf] = n->slot;
   f->work += cost;
   if (n->op->kind == OP_LOOP) return take_inside(w, f, n, fits);
-  return (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(node_count(n) + 1))) != NULL;
+  int64_t count = n->op->kind == OP_LIBRARY ? results_before(n, n->op->many->count(n)) : node_count(n);
+  return (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(count + 1))) != NULL;
 }
 
 /* *fits = false: too large, or of another kind. false: out of memory. */
@@ -504,12 +528,22 @@ static void leaf(struct small *s, struct small_loop *f, const struct node *n) {
     f->element[n->slot][i] = draft_number(&s->d, n);
 }
 
-/* Carry k of the loop inside. */
+/* Result k of a library op, or carry k of the loop inside. */
 static void item(struct small_loop *f, const struct node *n) {
   const struct small_loop *in = f->inside[n->in[0]->slot];
-  int k = ((const struct item_attr *)n->attr)->k - in->b->loop->n_all;
-  const int *from = f->element[n->in[0]->slot] + carried(in->b, k);
+  int k = ((const struct item_attr *)n->attr)->k;
+  const int *from = f->element[n->in[0]->slot] + (in ? carried(in->b, k - in->b->loop->n_all) : results_before(n->in[0], k));
   memcpy(f->element[n->slot], from, sizeof *from * (size_t)node_count(n));
+}
+
+enum { MOST_OPERANDS = 8 }; /* and results, of a library op that has values */
+
+static void library(struct small *s, struct small_loop *f, const struct node *n) {
+  const int *in[MOST_OPERANDS];
+  int *out[MOST_OPERANDS];
+  for (int k = 0; k < n->n_in; k++) in[k] = f->element[n->in[k]->slot];
+  for (int k = 0; k < n->op->many->count(n); k++) out[k] = f->element[n->slot] + results_before(n, k);
+  n->op->library->values->write(&s->d.b, n, in, out);
 }
 
 static void write_loop(struct small *, struct small_loop *around, const struct node *loop);
@@ -531,7 +565,8 @@ static void write(struct small *s, struct small_loop *f, const struct node *n) {
     case OP_ITEM: return item(f, n);
     case OP_TAKE: return take(s, f, n);
     case OP_SCATTER: return scatter(s, f, n);
-    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: return;
+    case OP_LIBRARY: return library(s, f, n);
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: return;
   }
 }
 
