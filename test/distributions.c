@@ -213,14 +213,17 @@ TEST(whole_draws_follow_their_distributions) {
   WITH(5, 10, 4); COUNTS(hypergeometric, P_hyper, S(5), S(10), S(4));
 }
 
+/* Probabilities q[0], q[1], .. */
+static double P_listed(double k, const double q[]) { return q[(int)k]; }
+
 TEST(draws_along_an_axis_follow_their_distributions) {
+  test_watchdog(120);
   weft_scope *s = weft_scope_open();
-  double p[] = { 0.1, 0.2, 0.3, 0.4 }, q[3];
+  double p[CELLS] = { 0.1, 0.2, 0.3, 0.4 }, q[3];
   weft_array *logits = weft_log(f64s(4, p)), *key = weft_random_key(9);
   weft_array *one = weft_random_categorical(key, weft_full(WEFT_I32, WEFT_DIMS(DRAWS), 0), logits, -1);
-  for (int k = 0; k < 4; k++)
-    EXPECT_NEAR(one_f64(weft_cast(weft_mean(weft_cast(weft_eq(one, weft_integer(k)), WEFT_F64), WEFT_ALL), WEFT_F64)), p[k], 2e-3);
-  weft_array *counts = weft_random_multinomial(key, weft_full(WEFT_I32, WEFT_DIMS(DRAWS / 10, 4), 0), weft_integer(20), f64s(4, p));
+  expect_counts(__LINE__, "categorical", one, P_listed, p);
+  weft_array *counts = weft_random_multinomial(key, weft_full(WEFT_I32, WEFT_DIMS(DRAWS, 4), 0), weft_integer(20), f64s(4, p));
   uint8_t ok = 0;
   EXPECT_OK(weft_read(weft_all(weft_eq(weft_sum(counts, -1), weft_integer(20)), WEFT_ALL), WEFT_BOOL, &ok, 1));
   EXPECT(ok);
@@ -230,6 +233,83 @@ TEST(draws_along_an_axis_follow_their_distributions) {
   weft_array *shares = weft_random_dirichlet(key, weft_full(WEFT_F64, WEFT_DIMS(DRAWS, 2), 0), f64s(2, alpha));
   WITH(0, 1, 0), expect_follows(__LINE__, "dirichlet", weft_slice(shares, 1, 0, 1, 1), F_uniform, q);
   weft_scope_discard(s);
+}
+
+static double P_even(double k, const double q[]) { return k < q[0] ? 1 / q[0] : 0; }
+
+TEST(truths_integers_and_choices_follow_their_distributions) {
+  test_watchdog(120);
+  double q[3], p[CELLS] = { 0.7, 0.3 }, share[CELLS] = { 0.125, 0, 0.5, 0.375 };
+  weft_scope *s = weft_scope_open();
+  weft_array *key = weft_random_key(31), *like = weft_full(WEFT_I32, WEFT_DIMS(DRAWS), 0);
+  weft_array *kinds = weft_iota(weft_full(WEFT_I32, WEFT_DIMS(4), 0), 0);
+  expect_counts(__LINE__, "bernoulli", weft_random_bernoulli(key, like, S(0.3)), P_listed, p);
+  WITH(50, 0, 0), expect_counts(__LINE__, "randint", weft_random_randint(key, like, weft_integer(0), weft_integer(50)), P_even, q);
+  WITH(4, 0, 0), expect_counts(__LINE__, "choice", weft_random_choice(key, like, kinds, NULL, 0), P_even, q);
+  expect_counts(__LINE__, "choice by shares", weft_random_choice(key, like, kinds, f64s(4, share), 0), P_listed, share);
+  weft_array *bits = weft_random_bits(key, weft_full(WEFT_U8, WEFT_DIMS(DRAWS), 0));
+  WITH(64, 0, 0), expect_counts(__LINE__, "bits", weft_shr(bits, weft_integer(2)), P_even, q);
+  weft_scope_discard(s);
+}
+
+/* Orders of 4, [..,4], as a number below 24: how many of those behind each are smaller. */
+static weft_array *order_number(weft_array *x) {
+  static const int weight[] = { 6, 2, 1 };
+  weft_array *all = weft_integer(0);
+  for (int i = 0; i < 3; i++)
+    for (int j = i + 1; j < 4; j++) {
+      weft_array *is_below = weft_lt(weft_slice(x, -1, j, j + 1, 1), weft_slice(x, -1, i, i + 1, 1));
+      all = weft_add(all, weft_mul(weft_cast(is_below, WEFT_I32), weft_integer(weight[i])));
+    }
+  return all;
+}
+
+/* What is drawn by each of a million keys. */
+static weft_array *by_keys(weft_array *draw(weft_array *key)) {
+  weft_array *key = weft_input(WEFT_U32, WEFT_DIMS(2)), *keys = weft_random_split(weft_random_key(12), DRAWS), *y = draw(key), *all;
+  weft_map(1, &key, &keys, 1, &y, &all);
+  return all;
+}
+
+static weft_array *four(void) { return weft_iota(weft_full(WEFT_I32, WEFT_DIMS(4), 0), 0); }
+static weft_array *permuted(weft_array *key) { return order_number(weft_random_permutation(key, four(), 0)); }
+static weft_array *all_once(weft_array *key) { return order_number(weft_random_choice(key, four(), four(), NULL, 1)); }
+static weft_array *two_once(weft_array *key) { /* of 0.2, 0.3, 0.5: the first times 3, and the second */
+  double p[] = { 0.2, 0.3, 0.5 };
+  weft_array *three = weft_slice(four(), 0, 0, 3, 1);
+  weft_array *x = weft_random_choice(key, weft_slice(four(), 0, 0, 2, 1), three, f64s(3, p), 1);
+  return weft_add(weft_mul(weft_slice(x, 0, 0, 1, 1), weft_integer(3)), weft_slice(x, 0, 1, 2, 1));
+}
+
+TEST(orders_are_all_as_likely_and_no_row_is_chosen_twice) {
+  test_watchdog(120);
+  double q[3], p[] = { 0.2, 0.3, 0.5 }, pairs[CELLS] = { 0 };
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) pairs[3 * i + j] = i == j ? 0 : p[i] * p[j] / (1 - p[i]);
+  weft_scope *s = weft_scope_open();
+  WITH(24, 0, 0), expect_counts(__LINE__, "permutation", by_keys(permuted), P_even, q);
+  expect_counts(__LINE__, "choice of all, once each", by_keys(all_once), P_even, q);
+  expect_counts(__LINE__, "choice of two, once each", by_keys(two_once), P_listed, pairs);
+  weft_array *rows = weft_broadcast(four(), WEFT_DIMS(DRAWS, 4));
+  expect_counts(__LINE__, "shuffle", order_number(weft_random_shuffle(weft_random_key(5), rows, 1)), P_even, q);
+  weft_scope_discard(s);
+}
+
+/* z = L^-1 (x - mean) is normal, its elements apart: then |z|^2 / 2 of two is exponential. */
+TEST(normal_vectors_follow_their_distribution) {
+  test_watchdog(120);
+  double q[3], mean[] = { 1, -2 }, cov[] = { 4, 1.2, 1.2, 0.5 };
+  for (int k = 0; k < 2; k++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *like = weft_full(k ? WEFT_F64 : WEFT_F32, WEFT_DIMS(DRAWS, 2), 0), *c = weft_from(WEFT_F64, WEFT_DIMS(2, 2), cov);
+    weft_array *x = weft_cast(weft_random_multivariate_normal(weft_random_key(6), like, f64s(2, mean), c), WEFT_F64);
+    weft_array *z = weft_transpose(weft_solve_triangular(weft_cholesky(c), weft_transpose(weft_sub(x, f64s(2, mean)), NULL), 0, 0), NULL);
+    WITH(1, 2, 0), expect_follows(__LINE__, "the first of a normal vector", weft_slice(x, 1, 0, 1, 1), F_normal, q);
+    WITH(-2, sqrt(0.5), 0), expect_follows(__LINE__, "the second", weft_slice(x, 1, 1, 2, 1), F_normal, q);
+    WITH(2, 0, 0), expect_follows(__LINE__, "their distance", weft_sum(weft_square(z), 1), F_exponential, q);
+    WITH(0, 1, 0), expect_follows(__LINE__, "what is apart", weft_slice(z, 1, 1, 2, 1), F_normal, q);
+    weft_scope_discard(s);
+  }
 }
 
 TEST(categorical_draws_are_those_recorded) {

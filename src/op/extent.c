@@ -7,6 +7,7 @@
 #include "graph/dtype.h"
 #include "op/extent.h"
 #include "op/said.h"
+#include "op/sort.h"
 
 weft_array *array_of_length(weft_array *n) {
   weft_loop *l = weft_loop_open(n);
@@ -127,9 +128,9 @@ weft_array *weft_cut(weft_array *x, int axis, weft_array *start, weft_array *sto
 
 static weft_array *flat(weft_array *x) { return weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }); }
 
-/* A stable sort puts the places where it holds first, as they stand. */
+/* A stable sort puts the places where it holds first, as they stand; the others are left out. */
 static weft_array *flatnonzero(weft_array *x) {
-  weft_array *holds = flat(weft_cast(x, WEFT_BOOL)), *order = weft_argsort(weft_cast(weft_logical_not(holds), WEFT_U8), 0);
+  weft_array *holds = flat(weft_cast(x, WEFT_BOOL)), *order = places_of_zeros(weft_cast(weft_logical_not(holds), WEFT_U8));
   weft_array *index = places_below(weft_sum(weft_cast(holds, WEFT_I64), WEFT_ALL));
   return array_take(order, 1, &index, BY_TAKE);
 }

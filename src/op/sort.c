@@ -5,11 +5,16 @@
  * are many short rows, some of them stand side by side and go through a sorting network. Few long rows are cut into parts: each
  * thread counts the digits of its parts, and when all have counted it knows where its own entries go. */
 #include "op/digits.h"
+#include "op/sort.h"
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 /* ---- a row, and its entries ---- */
 
 struct row {
   weft_dtype dtype;
+  bool is_front;           /* of bytes: nobody reads more than where they are 0 */
   int64_t n;
   const uint8_t *from;
   uint8_t *y;              /* NULL: nobody asks for the elements, .. */
@@ -135,6 +140,26 @@ static void sort_whole(const struct row *r) {
 
 enum { BYTES = 256 };
 
+/* Which of eight bytes are 0: bit k of the byte k. */
+static inline unsigned zeros_among(const uint8_t *x) {
+  const uint64_t ones = 0x0101010101010101, low = 0x7f * ones;
+  uint64_t w;
+  memcpy(&w, x, 8);
+  uint64_t is = ~(((w & low) + low) | w | low) >> 7; /* 1 in the bytes that are 0 */
+  return (unsigned)(is * 0x0102040810204080 >> 56);
+}
+
+#define LOOPS "op/sort_loops.h"
+#define LANE_BYTES 8
+#include "op/lanes.h"
+
+static int64_t count_zeros(const uint8_t *x, int64_t from, int64_t to) {
+  int64_t n = 0;
+  for (; from + 8 <= to; from += 8) n += __builtin_popcount(zeros_among(x + from));
+  for (; from < to; from++) n += !x[from];
+  return n;
+}
+
 /* Two of them are all there are, which masks are: where each goes stays in registers. */
 static void places_of_two(const struct row *r, int64_t from, int64_t to, uint8_t second, int64_t at_first, int64_t at_second) {
   for (int64_t i = from; i < to; i++) {
@@ -151,14 +176,16 @@ static void bytes_to(const struct row *r, int64_t from, int64_t to, int64_t begi
   int n_kinds = 0;
   for (int key = 0; key < BYTES; key++)
     if (count[key] && n_kinds++ < 2) kind[n_kinds - 1] = (uint8_t)key ^ sign;
-  if (n_kinds == 2) places_of_two(r, from, to, kind[1], begins[kind[0]], begins[kind[1]]);
+  if (r->is_front) HERE(zeros)(r->from, from, count[0], r->order + begins[0]);
+  else if (n_kinds == 2) places_of_two(r, from, to, kind[1], begins[kind[0]], begins[kind[1]]);
   else for (int64_t i = from; i < to; i++) r->order[begins[r->from[i]]++] = i;
 }
 
 static void sort_bytes(const struct row *r) {
   uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0;
   int64_t count[BYTES] = { 0 }, begins[BYTES], at = 0;
-  for (int64_t i = 0; i < r->n; i++) count[r->from[i] ^ sign]++;
+  if (r->is_front) count[0] = count_zeros(r->from, 0, r->n);
+  else for (int64_t i = 0; i < r->n; i++) count[r->from[i] ^ sign]++;
   for (int key = 0; key < BYTES; key++) {
     begins[key ^ sign] = at;
     if (r->y) memset(r->y + at, key ^ sign, (size_t)count[key]);
@@ -246,7 +273,8 @@ static void bytes_round(const struct row *r, struct row_rounds *x, int part, int
   uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0;
   if (!round) {
     memset(x->count[part], 0, sizeof x->count[part]);
-    for (int64_t i = from; i < to; i++) x->count[part][r->from[i] ^ sign]++;
+    if (r->is_front) x->count[part][0] = count_zeros(r->from, from, to);
+    else for (int64_t i = from; i < to; i++) x->count[part][r->from[i] ^ sign]++;
     return;
   }
   places_of(x, part, BYTES, place);
@@ -330,6 +358,9 @@ static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in
 static int64_t parts(const struct library_call *c) { return c->n_problems <= FEW_ROWS && length(c) >= LONG ? PARTS : 1; }
 static bool is_cut(const struct library_call *c) { return parts(c) > 1 && c->n_ranges > c->n_problems; }
 static bool is_bytes(const struct library_call *c) { return weft_dtype_bytes(c->in[0].dtype) == 1; }
+static bool is_front(const struct library_call *c) {
+  return ((const struct sort_attr *)c->attr)->is_front && is_bytes(c) && !c->out[0].is_wanted;
+}
 
 /* Two of bytes; else entries, and of every digit that there may be counts and moves. */
 static int rounds(const struct library_call *c) {
@@ -346,7 +377,7 @@ static size_t entries_bytes(const struct library_call *c) {
 static struct row row_at(const struct library_call *c, int64_t i, uint8_t *room) {
   const struct library_array *x = &c->in[0], *y = &c->out[0], *order = &c->out[1];
   return (struct row){
-    .dtype = x->dtype, .n = length(c), .from = x->data + i * x->each,
+    .dtype = x->dtype, .is_front = is_front(c), .n = length(c), .from = x->data + i * x->each,
     .y = y->is_wanted ? y->data + i * y->each : NULL,
     .order = order->is_wanted ? (int64_t *)(void *)(order->data + i * order->each) : NULL,
     .e = room, .other = room + entries_bytes(c), .count = (int64_t *)(void *)(room + 2 * entries_bytes(c)),
@@ -428,7 +459,8 @@ const struct op op_sort = { .name = "sort", .kind = OP_LIBRARY, .again = library
 
 /* ---- the public calls ---- */
 
-static weft_array *sorted(const char *fn, weft_array *x, int axis, int which) {
+static weft_array *sorted(const char *fn, weft_array *x, int axis, int which, bool is_front) {
+  struct sort_attr a = { is_front };
   struct node *n;
   weft_array *bad, *out[2];
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
@@ -436,10 +468,11 @@ static weft_array *sorted(const char *fn, weft_array *x, int axis, int which) {
   if (why) return array_of_bad(why, 1, &n);
   weft_array *last = weft_moveaxis(array_of(n), axis, -1);
   if (!(n = array_good_node(last))) return last;
-  library_apply(&op_sort, 1, &n, NULL, 0, 2, out);
+  library_apply(&op_sort, 1, &n, &a, sizeof a, 2, out);
   node_release(n);
   return weft_moveaxis(out[which], -1, axis);
 }
 
-weft_array *weft_sort(weft_array *x, int axis) { return COMPOSED(sorted("weft_sort", x, axis, 0)); }
-weft_array *weft_argsort(weft_array *x, int axis) { return COMPOSED(sorted("weft_argsort", x, axis, 1)); }
+weft_array *weft_sort(weft_array *x, int axis) { return COMPOSED(sorted("weft_sort", x, axis, 0, false)); }
+weft_array *weft_argsort(weft_array *x, int axis) { return COMPOSED(sorted("weft_argsort", x, axis, 1, false)); }
+weft_array *places_of_zeros(weft_array *x) { return sorted("weft_flatnonzero", x, 0, 1, true); }
