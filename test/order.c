@@ -2,6 +2,8 @@
  * and layout are in every_op.c and program_rows.h, and python/test/test_order.py has NumPy beside them. */
 #include <math.h>
 #include <stdlib.h>
+#include "op/digits.h"
+#include "op/quick.h"
 #include "test.h"
 #include "values.h"
 
@@ -236,6 +238,44 @@ TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
     EXPECT(!memcmp(y[0], y[1], bytes));
     EXPECT(!memcmp(at[0], at[1], sizeof at[0]));
     weft_scope_discard(scope);
+  }
+}
+
+/* Keys on which every sample that quick.c takes has the smallest ones: it parts off a few a time, and has to give up. */
+static void misleading(int64_t n, uint64_t x[]) {
+  int64_t *left = malloc(sizeof *left * (size_t)n), next = 0;
+  for (int64_t i = 0; i < n; i++) left[i] = i, x[i] = (uint64_t)(n + i * 7919 % n);
+  for (int64_t m = n, round = 0; m > 2000 && round < 80; round++) {
+    int64_t step = m / 32, kept = 0;
+    for (int64_t i = 0; i < 32; i++) x[left[i * step + step / 2]] = (uint64_t)next++;
+    for (int64_t i = 0; i < m; i++)
+      if (!(i % step == step / 2 && i / step < 16)) left[kept++] = left[i];
+    m = kept;
+  }
+  free(left);
+}
+
+/* By pivots as by digits, of lengths around those of vectors and of what is ranked, whatever the keys are. */
+TEST(keys_are_in_the_same_order_by_pivots_and_by_digits) {
+  enum { MOST = 40000 };
+  static const int lengths[] = { 0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 34, 47, 48, 49, 64, 65, 255, 1000, 1023, 1024, 1025, MOST };
+  static uint64_t x[MOST], e[2][MOST], other[MOST];
+  static uint32_t e32[2][MOST], other32[MOST];
+  static int64_t count[ORDER_COUNTS];
+  if (!quick_is_there()) return test_skip("no vectors that part words");
+  for (int i = 0; i < 24 * 7; i++) {
+    int64_t n = lengths[i / 7];
+    uint64_t bits = 88172645463325252u;
+    for (int64_t k = 0; k < n; k++) {
+      bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+      uint64_t kinds[] = { bits, bits % 3, 5, (uint64_t)k, (uint64_t)(n - k), k % 2 ? UINT64_MAX - bits % 4 : bits % 4, bits >> 40 << 20 };
+      x[k] = kinds[i % 7];
+    }
+    if (i == 24 * 7 - 1) misleading(n, x);
+    for (int64_t k = 0; k < n; k++) e[0][k] = e[1][k] = x[k], e32[0][k] = e32[1][k] = (uint32_t)(x[k] ^ x[k] >> 32);
+    quick_sort_64(e[0], other, n, count), quick_sort_32(e32[0], other32, n, count);
+    EXPECT(!memcmp(e[0], digits_sort((uint8_t *)e[1], (uint8_t *)other, n, 8, 0, count), sizeof *other * (size_t)n));
+    EXPECT(!memcmp(e32[0], digits_sort((uint8_t *)e32[1], (uint8_t *)other32, n, 4, 0, count), sizeof *other32 * (size_t)n));
   }
 }
 

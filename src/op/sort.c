@@ -1,10 +1,12 @@
 /* sort.c -- sorting along an axis: a library step with two results, the sorted elements and where each stood.
  *
- * Rows are sorted by the digits of their keys (digits.h). An entry is as small as it may be: a key alone where nobody asks for
- * places, else a key of 32 bits and a place of 32, or 64 of each. Bytes are counted and go to their places at once. Where there
- * are many short rows, some of them stand side by side and go through a sorting network. Few long rows are cut into parts: each
- * thread counts the digits of its parts, and when all have counted it knows where its own entries go. */
+ * Rows are sorted by the digits of their keys (digits.h), or by pivots (quick.h) where there are vectors that part words. An
+ * entry is as small as it may be: a key alone where nobody asks for places, else a key of 32 bits and a place of 32, or 64 of
+ * each. Bytes are counted and go to their places at once. Where there are many short rows, some of them stand side by side and go
+ * through a sorting network. Few long rows are cut into parts: each thread counts the digits of its parts, and when all have
+ * counted it knows where its own entries go. */
 #include "op/digits.h"
+#include "op/quick.h"
 #include "op/sort.h"
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -130,10 +132,22 @@ static void put_entries(const struct row *r, enum entries kind, const uint8_t *e
   if (n_nan && !r->order) put_nans(r, 0, r->n, r->n - n_nan);
 }
 
+/* Words with a place differ, so their one order is the stable one. */
+static bool is_quick(enum entries kind) { return kind != PAIRS && quick_is_there(); }
+
+/* Entries from .. to - 1 of e, each of them in order then. */
+static void quick_sort(uint8_t *e, uint8_t *other, int64_t from, int64_t to, enum entries kind, int64_t count[]) {
+  if (kind == KEYS_32) quick_sort_32((uint32_t *)(void *)e + from, (uint32_t *)(void *)other + from, to - from, count);
+  else quick_sort_64((uint64_t *)(void *)e + from, (uint64_t *)(void *)other + from, to - from, count);
+}
+
 static void sort_whole(const struct row *r) {
   enum entries kind = entries_of(r->dtype, r->n, r->order);
   int64_t n_nan = fill_entries(r, kind, 0, r->n).n_nan;
-  put_entries(r, kind, digits_sort(r->e, r->other, r->n, entry_bytes(kind), low_bits(kind), r->count), n_nan);
+  uint8_t *e = r->e;
+  if (is_quick(kind)) quick_sort(e, r->other, 0, r->n, kind, r->count);
+  else e = digits_sort(e, r->other, r->n, entry_bytes(kind), low_bits(kind), r->count);
+  put_entries(r, kind, e, n_nan);
 }
 
 /* ---- a row of bytes: what there is of each says where they go ---- */
@@ -202,7 +216,8 @@ static void sort_row(const struct row *r) {
 /* ---- a long row by parts, round after round ----
  * First each part makes its entries and says between which keys they are. Then, digit by digit, each counts its entries; and when
  * all have counted, moves them behind those that have smaller digits or the same in parts before it. The last digit moves them to
- * where they belong. Bytes are one digit, and no entries are made of them. */
+ * where they belong. Bytes are one digit, and no entries are made of them. With pivots only the highest digit is counted and moved
+ * by; entries that have it in common stand together then, and parts put them in order, as many of such runs as begin in each. */
 
 enum { PARTS = 16, LONG = 1 << 16, FEW_ROWS = 8 };
 
@@ -253,6 +268,41 @@ static void move_part(const struct row *r, struct row_rounds *x, int part, enum 
   BY_ENTRIES(kind, k.bytes, PUT)
 #undef PUT
   if (!r->order) put_part_nans(r, x, part);
+}
+
+/* The runs that begin in a part, in order and to their places. */
+static void sort_runs(const struct row *r, struct row_rounds *x, int part, enum entries kind, struct digits g) {
+  int64_t begin = part_begin(r, part), end = part_begin(r, part + 1), at = 0, first = -1, last = 0, count[ORDER_COUNTS];
+  struct order_keys k = order_keys_of(r->dtype);
+  for (int v = 0; v < 1 << g.width; v++) {
+    int64_t n = 0;
+    for (int p = 0; p < PARTS; p++) n += x->count[p][v];
+    if (n && at >= begin && at < end) {
+      quick_sort(r->other, r->e, at, at + n, kind, count);
+      first = first < 0 ? at : first, last = at + n;
+    }
+    at += n;
+  }
+#define PUT(bytes, kind) for (int64_t i = first; first >= 0 && i < last; i++) put_last(r, &k, bytes, kind, i, r->other, i)
+  BY_ENTRIES(kind, k.bytes, PUT)
+#undef PUT
+  if (!r->order) put_part_nans(r, x, part);
+}
+
+enum { QUICK_ROUNDS = 4 };
+
+static void quick_round(const struct row *r, struct row_rounds *x, int part, int round) {
+  enum entries kind = entries_of(r->dtype, r->n, r->order);
+  int64_t from = part_begin(r, part), to = part_begin(r, part + 1), place[DIGIT_VALUES];
+  size_t size = entry_bytes(kind);
+  if (!round) { x->span[part] = fill_entries(r, kind, from, to); return; }
+  struct span s = span_of(x);
+  struct digits g = digits_between(s.least, s.most, low_bits(kind), DIGIT_BITS);
+  if (round == 1) digits_count(&g, g.n - 1, r->e + (size_t)from * size, to - from, size, x->count[part]);
+  else if (round == 2) {
+    places_of(x, part, 1 << g.width, place);
+    digits_move(&g, g.n - 1, r->e + (size_t)from * size, to - from, size, place, r->other);
+  } else sort_runs(r, x, part, kind, g);
 }
 
 static void part_round(const struct row *r, struct row_rounds *x, int part, int round) {
@@ -362,10 +412,15 @@ static bool is_front(const struct library_call *c) {
   return ((const struct sort_attr *)c->attr)->is_front && is_bytes(c) && !c->out[0].is_wanted;
 }
 
+static bool is_by_pivots(const struct library_call *c) {
+  return is_quick(entries_of(c->in[0].dtype, length(c), c->out[1].is_wanted));
+}
+
 /* Two of bytes; else entries, and of every digit that there may be counts and moves. */
 static int rounds(const struct library_call *c) {
   int bits = 8 * (int)weft_dtype_bytes(c->in[0].dtype);
-  return !is_cut(c) ? 1 : is_bytes(c) ? 2 : 1 + 2 * ((bits + DIGIT_BITS - 1) / DIGIT_BITS);
+  if (!is_cut(c)) return 1;
+  return is_bytes(c) ? 2 : is_by_pivots(c) ? QUICK_ROUNDS : 1 + 2 * ((bits + DIGIT_BITS - 1) / DIGIT_BITS);
 }
 
 /* All entries of a row; there is room for them twice. */
@@ -394,7 +449,7 @@ static void run_parts(const struct library_call *c, int64_t from, int64_t to) {
   for (int64_t i = from; i < to; i++) {
     uint8_t *room = (uint8_t *)c->shared + (size_t)(i / PARTS) * row_bytes(c);
     struct row r = row_at(c, i / PARTS, room + row_bytes(c) - (is_bytes(c) ? 0 : 2 * entries_bytes(c)));
-    (is_bytes(c) ? bytes_round : part_round)(&r, (void *)room, (int)(i % PARTS), c->round);
+    (is_bytes(c) ? bytes_round : is_by_pivots(c) ? quick_round : part_round)(&r, (void *)room, (int)(i % PARTS), c->round);
   }
 }
 
