@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* WEFT_BLAS is a name, a path, or 1: the first of these. The last two are of Python packages, whoever has loaded them. */
-static const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", "libmkl_rt.so.2", "libmkl_rt.so", "libblis.so.4",
-                                     "libcblas.so.3", "libcblas.so", "libblas.so.3", "libblas.so", "libscipy_openblas.so",
-                                     "libscipy_openblas64_.so" };
+/* WEFT_BLAS is a name, a path, or 1: the first of these. The first two are of Python packages: there if somebody loaded them. */
+static const char *const usual[] = { "libscipy_openblas.so", "libscipy_openblas64_.so", "libopenblas.so.0", "libopenblas.so",
+                                     "libmkl_rt.so.2", "libmkl_rt.so", "libblis.so.4", "libcblas.so.3", "libcblas.so",
+                                     "libblas.so.3", "libblas.so" };
 
 /* How its functions are called, and whether sizes have 64 bits: of a CBLAS before and after sgemm, of a LAPACK around dpotrf_. */
 static const struct spelling { const char *before, *after, *around[2]; bool is_wide; } spellings[] = {
@@ -50,11 +50,19 @@ static void *function_of(void *lib, const char *before, const char *name, const 
   return dlsym(lib, whole);
 }
 
+/* The LAPACK of a library, or one that stands beside libraries that have none. */
+static void *lapack_of(void *lib, const struct spelling *s) {
+  if (s->is_wide || function_of(lib, s->around[0], "dpotrf", s->around[1])) return lib;
+  void *beside = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL);
+  return beside ? beside : lib;
+}
+
 /* All of them, or none. */
 static void find_factors(void *lib, const struct spelling *s) {
+  void *lapack = lapack_of(lib, s);
   blas.trsm = function_of(lib, s->before, "dtrsm", s->after);
-  blas.potrf = function_of(lib, s->around[0], "dpotrf", s->around[1]);
-  blas.getrf = function_of(lib, s->around[0], "dgetrf", s->around[1]);
+  blas.potrf = function_of(lapack, s->around[0], "dpotrf", s->around[1]);
+  blas.getrf = function_of(lapack, s->around[0], "dgetrf", s->around[1]);
   if (!blas.trsm || !blas.potrf || !blas.getrf) blas.trsm = blas.potrf = blas.getrf = NULL;
 }
 
@@ -63,8 +71,7 @@ static bool find_functions(void *lib) {
     const struct spelling *s = &spellings[i];
     blas.gemm[0] = function_of(lib, s->before, "sgemm", s->after), blas.gemm[1] = function_of(lib, s->before, "dgemm", s->after);
     blas.is_wide = s->is_wide;
-    find_factors(lib, s);
-    if (blas.gemm[0] && blas.gemm[1]) return true;
+    if (blas.gemm[0] && blas.gemm[1]) return find_factors(lib, s), true;
   }
   return false;
 }
