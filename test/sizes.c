@@ -625,3 +625,19 @@ TEST(what_is_asserted_of_an_integer_holds_where_it_bounds_something) {
       }
   weft_scope_discard(outer);
 }
+
+/* A masked scatter: the part that a mask shows is put to like any other, with as many values as it holds, or one for all. */
+SCOPED(what_a_mask_shows_is_put_to) {
+  double x[] = { 0, 1, 2, 3, 4, 5 }, v[] = { 10, 20, 30 };
+  uint8_t m[] = { 1, 0, 1, 1, 0, 0 };
+  weft_array *a = f64s(6, x), *mask = weft_from(WEFT_BOOL, WEFT_DIMS(6), m), *by = f64s(3, v), *d[2], *in[] = { a, by };
+  EXPECT_F64(weft_put(a, weft_compress(a, mask), by, WEFT_SET), 10, 1, 20, 30, 4, 5);
+  EXPECT_F64(weft_put(a, weft_compress(a, mask), by, WEFT_ADD), 10, 1, 22, 33, 4, 5);
+  EXPECT_F64(weft_put(a, weft_compress(a, mask), weft_scalar(7), WEFT_SET), 7, 1, 7, 7, 4, 5);
+  weft_array *y = weft_mul(weft_put(a, weft_compress(a, mask), by, WEFT_SET), f64s(6, x));
+  weft_grad(y, 2, in, d);
+  EXPECT_F64(d[0], 0, 1, 0, 0, 4, 5);
+  EXPECT_F64(d[1], 0, 2, 3);
+  weft_array *rows = weft_from(WEFT_F64, WEFT_DIMS(3, 2), x), *some = weft_from(WEFT_BOOL, WEFT_DIMS(3), (uint8_t[]){ 0, 1, 1 });
+  EXPECT_F64(weft_put(rows, weft_compress(rows, some), weft_from(WEFT_F64, WEFT_DIMS(2, 2), x), WEFT_SET), 0, 1, 0, 1, 2, 3);
+}
