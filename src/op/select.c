@@ -123,22 +123,23 @@ static int64_t sample_place(int64_t n, int64_t i) {
   return each * i + (int64_t)((word ^ word >> 29) * 0xbf58476d1ce4e5b9u >> 32) % each;
 }
 
-/* How many of the sample a rank may be off: four times what its place varies by, and some for ranks near the ends. */
-static int64_t margin(int64_t sample) {
-  int64_t root = 1;
+/* How many of the sample a rank may be off: four times what its place varies by, and fewer near the ends, where it varies by the
+ * root of how far from the end it is. */
+static int64_t margin(int64_t sample, int64_t at) {
+  int64_t root = 1, end = at < sample - at ? at : sample - at;
   while (root * root < sample) root++;
-  return 2 * root + 4;
+  return end / 2 + 8 < 2 * root + 4 ? end / 2 + 8 : 2 * root + 4;
 }
 
 /* Between which keys the ranks are, most probably. room: for the sample, twice. */
 static struct between guess(const uint8_t *from, const struct order_keys *k, const struct ranks *r, uint64_t *room,
                             int64_t count[]) {
-  int64_t n = sample_of(r->n), off = margin(n);
+  int64_t n = sample_of(r->n);
   for (int64_t i = 0; i < n; i++) room[i] = order_key_of(k, order_load(from, sample_place(r->n, i), k->bytes));
   const uint64_t *sorted = (void *)digits_sort((void *)room, (void *)(room + n), n, 8, 0, count);
   double share = (double)n / (double)r->n;
   int64_t low = (int64_t)((double)r->first * share), high = (int64_t)((double)r->last * share) + 1;
-  int64_t below = low < off ? low / 2 + 4 : off, above = n - high < off ? (n - high) / 2 + 4 : off;
+  int64_t below = margin(n, low), above = margin(n, high);
   return (struct between){ low - below < 0 ? 0 : sorted[low - below], high + above >= n ? UINT64_MAX : sorted[high + above] };
 }
 
