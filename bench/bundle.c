@@ -23,13 +23,7 @@ static const char body[] =
   "  mul.wide.u32 a3, i3, 4; add.u64 a4, a0, a3; add.u64 a5, a1, a3;\n"
   "  ld.global.f32 f, [a4]; neg.f32 f, f; st.global.f32 [a5], f; ret;\n}\n";
 
-struct node_params { /* as the driver's */
-  handle f;
-  unsigned grid[3], block[3], shared;
-  void **params, **extra;
-  handle kernel, context;
-};
-static result (*get_nodes)(handle, handle *, size_t *), (*set_node)(handle, handle, const struct node_params *);
+static result (*get_nodes)(handle, handle *, size_t *);
 
 static double now(void) {
   struct timespec t;
@@ -74,7 +68,7 @@ static void by_updates(int n) {
   for (int i = 0; i < n; i++) {
     void *params[] = { &x.at[i], &x.at[i + 1] };
     struct node_params p = { x.plain, { N / 256, 1, 1 }, { 256, 1, 1 }, 0, params, NULL, NULL, NULL };
-    must(set_node(x.exec[n], x.node[n][i], &p), "setting parameters");
+    must(cu.graph_set_node(x.exec[n], x.node[n][i], &p), "setting parameters");
   }
   by_graph(n);
 }
@@ -125,9 +119,8 @@ int main(void) {
   static const int lengths[] = { 1, 4, 16, 64 };
   x.g = cuda_gpu(0);
   if (!cuda_available() || cuda_enter(x.g, "measuring")) { printf("no GPU\n"); return 0; }
-  void *lib = dlopen("libcuda.so.1", RTLD_NOW), *f = dlsym(lib, "cuGraphGetNodes"), *s = dlsym(lib, "cuGraphExecKernelNodeSetParams_v2");
+  void *lib = dlopen("libcuda.so.1", RTLD_NOW), *f = dlsym(lib, "cuGraphGetNodes");
   if (f) memcpy(&get_nodes, &f, sizeof f);
-  if (s) memcpy(&set_node, &s, sizeof s);
   x.plain = entry_of(false), x.in_block = entry_of(true);
   must(cu.stream_new(&x.stream, NON_BLOCKING), "a stream");
   must(cu.event_new(&event, UNTIMED), "an event");
@@ -147,7 +140,7 @@ int main(void) {
     x.block_exec[n] = record(n, true, &of_block);
     measure("launches", by_launches, n);
     measure("a graph", by_graph, n);
-    if (get_nodes && set_node) {
+    if (get_nodes) {
       must(get_nodes(x.graph[n], x.node[n], &count), "nodes");
       measure("a graph, nodes updated", by_updates, n);
     }

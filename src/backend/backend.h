@@ -145,8 +145,10 @@ struct device {
   int (*stop)(const struct device *, const struct stop *); /* what looks there ends soon, with whatever it has */
   /* What the calling thread launches, copies inside the device, or has done by routines between begin and end is handed over at
    * once, then and whenever it is started again; NULL: there is no such thing. CANNOT, of each of them: nothing has been enqueued.
-   * end with is_wanted false: it is not to run. */
+   * end with is_wanted false: it is not to run. renew begins again, for the same launches with other parameters; CANNOT: that
+   * bundle cannot be. If end cannot then, it is gone. */
   int (*bundle_begin)(const struct device *);
+  int (*bundle_renew)(const struct device *, struct bundle *);
   int (*bundle_end)(const struct device *, bool is_wanted, struct bundle **);
   int (*bundle_start)(const struct device *, struct bundle *);
   void (*bundle_free)(const struct device *, struct bundle *);

@@ -2,7 +2,8 @@
  *
  * What tells runs apart is where the stores stand on the device, where checks are written, and whether memory is overwritten; sizes
  * and strides are the plan's. Addresses come again soon where results are dropped before the next ones are made, or overwritten in
- * place; where they do not, nothing is recorded. */
+ * place: a few bundles are kept, of whatever addresses come first. For other ones the bundle that was not used for longest is
+ * renewed; one with copies or a library's work cannot be: then only addresses that came before are recorded. */
 #include "run/bundled.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,14 +11,14 @@
 #include "base/mem.h"
 #include "run/device.h"
 
-enum { SLOTS = 16, FEW_STEPS = 2, MOST_VAIN = 32 }; /* so many bundles in vain, and no more are tried */
+enum { SLOTS = 16, FEW_BUNDLES = 4, MOST_VAIN = 32 }; /* so many bundles in vain, and no more are tried */
 
 struct bundled_slot { uint64_t *word; struct bundle *bundle; uint64_t used; };
 
 struct bundled {
   pthread_mutex_t lock;
   uint64_t now;
-  int n_vain;
+  int n_vain, n_bundles;
   struct bundled_slot slot[SLOTS];
 };
 
@@ -28,7 +29,7 @@ static bool is_wanted(void) {
 }
 
 bool bundled_may(const struct plan *p) {
-  bool may = p->device && p->device->bundle_begin && is_wanted() && p->schedule->n_steps >= FEW_STEPS;
+  bool may = p->device && p->device->bundle_begin && is_wanted() && p->schedule->n_steps > 0;
   for (int i = 0; may && i < p->schedule->n_steps; i++) may = plan_is_on_device(p, i) && !plan_looks(p, i);
   return may;
 }
@@ -69,22 +70,28 @@ static struct bundled_slot *find(struct bundled *b, const struct plan *p, const 
   return NULL;
 }
 
-/* The slot that is given up: one without a bundle if there is any, and of these the one that was not used for longest. */
-static struct bundled_slot *oldest(struct bundled *b) {
-  struct bundled_slot *x = &b->slot[0];
-  for (int i = 1; i < SLOTS; i++) {
-    struct bundled_slot *y = &b->slot[i];
-    if (!y->bundle != !x->bundle ? !y->bundle : y->used < x->used) x = y;
-  }
+/* The slot that was not used for longest, of those with a bundle or of those without; NULL: there is none. */
+static struct bundled_slot *oldest(struct bundled *b, bool has_bundle) {
+  struct bundled_slot *x = NULL;
+  for (int i = 0; i < SLOTS; i++)
+    if ((b->slot[i].bundle != NULL) == has_bundle && (!x || b->slot[i].used < x->used)) x = &b->slot[i];
   return x;
 }
 
-static void remember(struct bundled *b, const struct plan *p, const uint64_t word[]) {
-  struct bundled_slot *x = oldest(b);
-  if (x->bundle) p->device->bundle_free(p->device, x->bundle), b->n_vain++;
-  x->bundle = NULL, x->used = b->now;
+static void forget(struct bundled *b, struct bundled_slot *x) { x->bundle = NULL, b->n_bundles--, b->n_vain++; }
+
+/* NULL: out of memory. */
+static struct bundled_slot *remember(struct bundled *b, const struct plan *p, const uint64_t word[]) {
+  struct bundled_slot *x = oldest(b, false);
+  if (!x) {
+    x = oldest(b, true);
+    p->device->bundle_free(p->device, x->bundle);
+    forget(b, x);
+  }
+  x->used = b->now;
   if (!x->word) x->word = mem_alloc(n_words(p) * sizeof *word);
   if (x->word) memcpy(x->word, word, n_words(p) * sizeof *word);
+  return x->word ? x : NULL;
 }
 
 /* ---- running ---- */
@@ -101,27 +108,48 @@ static struct failure *enqueue(const struct plan *p, struct run *r, uint8_t *con
   return f;
 }
 
-/* Whatever goes wrong while it is recorded is met again, and told, when the steps are run. */
-static int record(const struct plan *p, struct run *r, uint8_t *const there[], struct bundle **out) {
-  const struct device *d = p->device;
-  int how = d->bundle_begin(d);
-  if (how) return DEVICE_CANNOT;
+/* Whatever goes wrong between begin and end is met again, and told, when the steps are run. */
+static int end(const struct plan *p, struct run *r, uint8_t *const there[], struct bundle **out) {
   struct failure *f = enqueue(p, r, there);
-  how = d->bundle_end(d, !f, out);
+  int how = p->device->bundle_end(p->device, !f, out);
   failure_release(f);
   return how;
 }
 
+static int record(struct bundled *b, const struct plan *p, struct run *r, uint8_t *const there[], struct bundled_slot *x) {
+  if (b->n_vain >= MOST_VAIN || p->device->bundle_begin(p->device)) return DEVICE_CANNOT;
+  int how = end(p, r, there, &x->bundle);
+  if (how) b->n_vain++;
+  else b->n_bundles++;
+  return how;
+}
+
+/* The oldest bundle, for these addresses. *is_done false: none can be. */
+static int renew(struct bundled *b, const struct plan *p, struct run *r, uint8_t *const there[], const uint64_t word[],
+                 bool *is_done) {
+  struct bundled_slot *x = oldest(b, true);
+  *is_done = x && !p->device->bundle_renew(p->device, x->bundle);
+  if (!*is_done) return DEVICE_CANNOT;
+  int how = end(p, r, there, &x->bundle);
+  x->used = b->now;
+  memcpy(x->word, word, n_words(p) * sizeof *word);
+  if (how) forget(b, x);
+  return how;
+}
+
+/* The first run is remembered, the second recorded. */
 static int start(struct bundled *b, struct plan *p, struct run *r, uint8_t *const there[], const uint64_t word[]) {
   struct bundled_slot *x = find(b, p, word);
-  b->now++;
-  if (!x) return remember(b, p, word), DEVICE_CANNOT;
-  x->used = b->now;
-  if (x->bundle) return p->device->bundle_start(p->device, x->bundle);
-  if (b->n_vain >= MOST_VAIN) return DEVICE_CANNOT;
-  int how = record(p, r, there, &x->bundle);
-  if (how) x->bundle = NULL, b->n_vain++;
-  return how;
+  bool is_new = !x, is_done = false;
+  if (x && x->bundle) return x->used = ++b->now, p->device->bundle_start(p->device, x->bundle);
+  bool is_first = b->now++ == 0;
+  if (is_new && b->n_bundles >= FEW_BUNDLES) {
+    int how = renew(b, p, r, there, word, &is_done);
+    if (is_done) return how;
+  }
+  if (is_new) x = remember(b, p, word);
+  bool waits = is_first || (is_new && b->n_bundles >= FEW_BUNDLES); /* for these addresses to come again */
+  return x && !waits ? record(b, p, r, there, x) : DEVICE_CANNOT;
 }
 
 bool bundled_run(struct plan *p, struct run *r, uint8_t *const there[], struct failure **failure) {

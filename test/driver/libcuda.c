@@ -338,6 +338,33 @@ static result graph_drop(handle h) {
   return OK;
 }
 
+/* A node is the place of its work among those of the graph. */
+API(cuStreamGetCaptureInfo_v2, handle stream, int *state_of, uint64_t *id, handle *graph, const handle **nodes, size_t *n) {
+  static _Thread_local handle last;
+  struct stream *s = stream;
+  pthread_mutex_lock(&lock);
+  *state_of = s->records != NULL, *id = 1, *graph = s->records;
+  last = (handle)(uintptr_t)(s->records ? s->records->n : 0);
+  pthread_mutex_unlock(&lock);
+  return *nodes = &last, *n = last != NULL, OK;
+}
+
+struct node_params { handle entry; unsigned grid[3], block[3], shared_bytes; void **params, **extra; handle kernel, context; };
+
+API(cuGraphExecKernelNodeSetParams_v2, handle graph, handle node, const struct node_params *p) {
+  struct graph *g = graph;
+  size_t at = (uintptr_t)node;
+  if (!at || at > (size_t)g->n || g->w[at - 1].f != p->entry) return INVALID;
+  struct work *w = &g->w[at - 1];
+  pthread_mutex_lock(&lock);
+  memcpy(w->grid, p->grid, sizeof w->grid);
+  memcpy(w->block, p->block, sizeof w->block);
+  w->shared = p->shared_bytes;
+  for (int i = 0; i < w->f->e->n_params; i++) memcpy(&w->param[i], p->params[i], sizeof w->param[i]);
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+
 API(cuGraphInstantiateWithFlags, handle *out, handle g, unsigned long long flags) {
   return (void)flags, ((struct graph *)g)->refs++, *out = g, OK;
 }

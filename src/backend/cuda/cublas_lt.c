@@ -172,7 +172,7 @@ int lt_run(struct gpu *g, const struct lt_product *p, uint64_t a, uint64_t b, ui
   struct lt_key key;
   uint64_t room = 0;
   if ((a | b | y) % 16 || !lt_name()) return DEVICE_CANNOT;
-  int s = cuda_enter(g, "multiplying by cublasLt");
+  int s = cuda_record_other() ? cuda_enter(g, "multiplying by cublasLt") : CUDA_FAILED;
   if (s) return s;
   make_key(&key, p, alignment_of(a | b | y));
   pthread_mutex_lock(&lt.lock);

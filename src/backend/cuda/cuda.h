@@ -62,6 +62,7 @@ int cuda_launch(struct gpu *, int n, const struct cuda_launch[], int n_params, u
 
 /* bundle.c: launches that are handed over at once; see struct device. */
 int cuda_bundle_begin(struct gpu *);
+int cuda_bundle_renew(struct gpu *, struct bundle *);
 int cuda_bundle_end(struct gpu *, bool is_wanted, struct bundle **);
 int cuda_bundle_start(struct gpu *, struct bundle *);
 void cuda_bundle_free(struct gpu *, struct bundle *);

@@ -341,7 +341,7 @@ int cuda_find(struct gpu *g, struct cuda_module *m, const char *name, struct cud
   return s;
 }
 
-static int start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
+int cuda_start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
   handle f = (handle)l->entry;
   int s = 0;
   if (l->shared_bytes > 32 << 10) /* the limit of 48 KB counts what the entry declares itself, too */
@@ -351,19 +351,21 @@ static int start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
                                (unsigned)l->shared_bytes, cuda_working_stream(g), pointers, NULL), "launching");
 }
 
-static int start_all(struct gpu *g, int n, const struct cuda_launch l[], void *pointers[]) {
+static int start_all(struct gpu *g, int n, const struct cuda_launch l[], int n_params, const uint64_t params[], void *pointers[]) {
   int s = 0;
-  for (int i = 0; i < n && !s; i++) s = start(g, &l[i], pointers);
+  for (int i = 0; i < n && !s; i++)
+    s = cuda_is_recording() ? cuda_record_launch(g, &l[i], n_params, params, pointers) : cuda_start(g, &l[i], pointers);
   return s;
 }
 
-static int start_timed(struct gpu *g, int n, const struct cuda_launch l[], void *pointers[], double *ms) {
+static int start_timed(struct gpu *g, int n, const struct cuda_launch l[], int n_params, const uint64_t params[], void *pointers[],
+                       double *ms) {
   handle a = NULL, b = NULL, stream = g->queue[QUEUE_COMPUTE].stream;
   float took = 0;
   int s = cuda_status(cu.event_new(&a, 0), "timing");
   if (!s) s = cuda_status(cu.event_new(&b, 0), "timing");
   if (!s) s = cuda_status(cu.event_record(a, stream), "timing");
-  if (!s) s = start_all(g, n, l, pointers);
+  if (!s) s = start_all(g, n, l, n_params, params, pointers);
   if (!s) s = cuda_status(cu.event_record(b, stream), "timing");
   int done = cuda_status(cu.wait(stream), "running");
   if (!s && !done) s = cuda_status(cu.event_ms(&took, a, b), "timing");
@@ -378,7 +380,7 @@ int cuda_launch(struct gpu *g, int n, const struct cuda_launch l[], int n_params
   int s = cuda_enter(g, "launching");
   if (!pointers) return cuda_say("launching", "out of memory"), CUDA_NO_MEMORY;
   for (int i = 0; i < n_params; i++) pointers[i] = &params[i];
-  if (!s) s = ms ? start_timed(g, n, l, pointers, ms) : start_all(g, n, l, pointers);
+  if (!s) s = ms ? start_timed(g, n, l, n_params, params, pointers, ms) : start_all(g, n, l, n_params, params, pointers);
   mem_free(pointers);
   return s;
 }

@@ -8,6 +8,13 @@
 typedef int result;
 typedef void *handle;
 
+struct node_params {         /* as the driver's CUDA_KERNEL_NODE_PARAMS_v2 */
+  handle entry;
+  unsigned grid[3], block[3], shared_bytes;
+  void **params, **extra;
+  handle kernel, context;
+};
+
 /* X(name in the library, our name, parameters) */
 #define DRIVER(X)                                                                                                     \
   X(cuInit, init, (unsigned))                                                                                         \
@@ -49,6 +56,8 @@ typedef void *handle;
   X(cuEventDestroy_v2, event_free, (handle))                                                                          \
   X(cuStreamBeginCapture_v2, capture_begin, (handle, int))                                                            \
   X(cuStreamEndCapture, capture_end, (handle, handle *))                                                              \
+  X(cuStreamGetCaptureInfo_v2, capture_info, (handle, int *, uint64_t *, handle *, const handle **, size_t *))         \
+  X(cuGraphExecKernelNodeSetParams_v2, graph_set_node, (handle, handle, const struct node_params *))                  \
   X(cuGraphInstantiateWithFlags, graph_instantiate, (handle *, handle, unsigned long long))                           \
   X(cuGraphLaunch, graph_launch, (handle, handle))                                                                    \
   X(cuGraphDestroy, graph_free, (handle))                                                                             \
@@ -120,6 +129,10 @@ void cuda_pay_points(struct gpu *);                    /* before something is en
 /* bundle.c, as others see it */
 handle cuda_working_stream(struct gpu *);              /* where launches of this thread go: the compute queue, or what records */
 bool cuda_is_recording(void);
+bool cuda_record_other(void);                          /* before a copy, or a library's work; false: it cannot be enqueued now */
+struct cuda_launch;
+int cuda_record_launch(struct gpu *, const struct cuda_launch *, int n, const uint64_t params[], void *pointers[]);
+int cuda_start(struct gpu *, const struct cuda_launch *, void *pointers[]); /* driver.c: a launch, to the working stream */
 bool cuda_record_name(const char *kernel);             /* false: nothing is recorded */
 void cuda_spoil(void);                                 /* what is recorded cannot be started */
 int cuda_take_room(struct gpu *, size_t bytes, uint64_t *at); /* memory that launches of the compute queue work in */

@@ -235,7 +235,7 @@ static int move(struct gpu *g, struct stage *s, bool is_up, enum queue q, void *
 }
 
 int cuda_copy(struct gpu *g, uint64_t to, uint64_t from, size_t bytes) {
-  int how = cuda_enter(g, "copying");
+  int how = cuda_record_other() ? cuda_enter(g, "copying") : CUDA_FAILED;
   return how || !bytes ? how : cuda_status(cu.copy(to, from, bytes, cuda_working_stream(g)), "copying");
 }
 

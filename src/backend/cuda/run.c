@@ -482,6 +482,7 @@ static int routine(const struct device *d, const struct routine_call *c, bool on
 }
 
 static int bundle_begin(const struct device *d) { return cuda_bundle_begin(gpu_of(d)); }
+static int bundle_renew(const struct device *d, struct bundle *b) { return cuda_bundle_renew(gpu_of(d), b); }
 static int bundle_end(const struct device *d, bool is_wanted, struct bundle **out) {
   return cuda_blame(gpu_of(d), cuda_bundle_end(gpu_of(d), is_wanted, out));
 }
@@ -521,7 +522,8 @@ static const struct device as_device = {
   .download = download_from, .copy = copy_there, .announce = announce, .launch = launch_there, .routine = routine,
   .show_routine = show_routine,
   .record = record, .follow = follow, .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
-  .bundle_begin = bundle_begin, .bundle_end = bundle_end, .bundle_start = bundle_start, .bundle_free = bundle_free,
+  .bundle_begin = bundle_begin, .bundle_renew = bundle_renew, .bundle_end = bundle_end, .bundle_start = bundle_start,
+  .bundle_free = bundle_free,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
 };
 
