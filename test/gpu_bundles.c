@@ -208,6 +208,29 @@ TEST(cuda_bundles_hold_the_steps_of_loops) {
   weft_scope_discard(s);
 }
 
+/* A library launches its products itself; two runs of them agree. */
+TEST(cuda_bundles_hold_products_of_a_library) {
+  if (!has_gpu()) return;
+  enum { N = 64 };
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_BF16, WEFT_DIMS(N, N)), *p = weft_softmax(weft_matmul(in, in), -1);
+  weft_array *y = weft_cast(weft_matmul(p, in), WEFT_F32);
+  weft_function *f = weft_compile(body, 1, &in, 1, &y);
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = weft_cast(drawn_floats(WEFT_DIMS(N, N), 3), WEFT_BF16), *out;
+  EXPECT_OK(weft_eval(1, &x));
+  static float want[N * N], got[N * N];
+  for (int i = 0; i < 10; i++) {
+    weft_scope *inside = i % 3 ? weft_scope_open() : NULL;
+    weft_call(f, 1, &x, 1, &out);
+    EXPECT_OK(weft_read(out, WEFT_F32, i ? got : want, sizeof got));
+    if (i) expect_same(got, want, N * N);
+    if (inside) weft_scope_discard(inside);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 struct caller_of { weft_function *f; weft_array *x; const float *want; int wrong; };
 
 static void *call_often(void *of) {
