@@ -100,6 +100,9 @@ pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, P
 emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these
 	@tools/emulated $(B) $(T)
 
+assembled: build ## PTX of every operation taken by ptxas, without a GPU; PART=K/N: every N-th, all unless told
+	@tools/assembled $(B) $(PART)
+
 symbols: build ## what the libraries export and use
 	@tools/symbols $(B)
 
@@ -112,4 +115,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

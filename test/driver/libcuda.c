@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "machine.h"
 
 typedef int result;
@@ -114,10 +115,28 @@ static bool refuses(const char *ptx, char *why, size_t room) {
   return at;
 }
 
+/* WEFT_TEST_DRIVER_ASSEMBLER: a program that is to assemble all PTX, too, as ptxas does; what it refuses is refused. */
+static bool assembles(const char *ptx, char *why, size_t room) {
+  const char *program = getenv("WEFT_TEST_DRIVER_ASSEMBLER");
+  char path[] = "/tmp/weft-ptx-XXXXXX", command[500];
+  int fd = program ? mkstemp(path) : -1;
+  if (!program) return true;
+  bool ok = fd >= 0 && write(fd, ptx, strlen(ptx)) == (ssize_t)strlen(ptx) && !close(fd);
+  snprintf(command, sizeof command, "%s -arch=%s -o /dev/null %s 2>&1", program, strstr(ptx, "sm_90") ? "sm_90a" : "sm_80", path);
+  FILE *f = ok ? popen(command, "r") : NULL;
+  if (f && !fgets(why, (int)room, f)) *why = 0;
+  while (f && fgets(command, sizeof command, f)) {}
+  ok = f && pclose(f) == 0;
+  if (!ok) fprintf(stderr, "not assembled: %s\n", why);
+  unlink(path);
+  return ok;
+}
+
 static struct module *compiled(const char *ptx, const struct link *l) {
   char why[200] = "";
   atomic_fetch_add(&n_links, 1);
-  struct module *m = refuses(ptx, why, sizeof why) ? NULL : module_parse(ptx, why, sizeof why);
+  bool is_refused = refuses(ptx, why, sizeof why) || !assembles(ptx, why, sizeof why);
+  struct module *m = is_refused ? NULL : module_parse(ptx, why, sizeof why);
   if (!m && l->log) snprintf(l->log, l->room, "%s", why);
   return m;
 }
