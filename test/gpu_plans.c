@@ -613,6 +613,30 @@ TEST(cuda_reads_mapped_files) {
   plain_free(&got);
 }
 
+/* A value of one device is used on another, and the other way round; each has memory of its own. */
+TEST(cuda_several_devices_pass_values_to_each_other) {
+  if (!has_gpu()) return;
+  if (!weft_device_text(2)) { test_skip("there is one device"); return; }
+  weft_scope *s = weft_scope_open();
+  float want[3000], got[3000];
+  weft_array *x = drawn_floats(WEFT_DIMS(30, 100), 4), *on_host = weft_cumsum(weft_softmax(weft_exp(x), -1), 0);
+  EXPECT_OK(weft_read(on_host, WEFT_F32, want, sizeof want));
+  for (int round = 0; round < 4; round++) {
+    int first = 1 + round % 2;
+    weft_array *a = weft_softmax(weft_exp(weft_to(x, first)), -1), *b = weft_cumsum(weft_to(a, 3 - first), 0);
+    EXPECT_OK(weft_eval_async(1, &b));
+    EXPECT_OK(weft_read(b, WEFT_F32, got, sizeof got));
+    EXPECT_INT(memcmp(got, want, sizeof got), 0);
+    int where = -1;
+    EXPECT_INT(weft_state_of(b, &where), WEFT_READY);
+    EXPECT_INT(where, 3 - first);
+  }
+  EXPECT(!weft_device_text(99));
+  weft_array *nowhere = weft_to(x, 99);
+  EXPECT_INT(weft_eval(1, &nowhere), WEFT_ERR_DEVICE);
+  weft_scope_discard(s);
+}
+
 TEST(cuda_device_says_what_it_is) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

@@ -11,7 +11,9 @@
 #include "base/mem.h"
 #include "run/device.h"
 
-enum { SLOTS = 16, FEW_BUNDLES = 4, MOST_VAIN = 32 }; /* so many bundles in vain, and no more are tried */
+enum { SLOTS = 16, FEW_BUNDLES = 4 };
+enum { MOST_VAIN = 32, IMPOSSIBLE = 16 }; /* after so many bundles that were forgotten no more are tried; one that cannot be made
+                                             counts for some */
 
 struct bundled_slot { uint64_t *word; struct bundle *bundle; uint64_t used; };
 
@@ -119,7 +121,7 @@ static int end(const struct plan *p, struct run *r, uint8_t *const there[], stru
 static int record(struct bundled *b, const struct plan *p, struct run *r, uint8_t *const there[], struct bundled_slot *x) {
   if (b->n_vain >= MOST_VAIN || p->device->bundle_begin(p->device)) return DEVICE_CANNOT;
   int how = end(p, r, there, &x->bundle);
-  if (how) b->n_vain++;
+  if (how) b->n_vain += IMPOSSIBLE;
   else b->n_bundles++;
   return how;
 }

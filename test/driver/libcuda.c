@@ -1,6 +1,7 @@
 /* libcuda.c -- the functions of libcuda.so.1 that weft asks for, on the machine of machine.h: everything is done when it is
- * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the device has. WEFT_TEST_DRIVER_CAPABILITY: 90 is 9.0, 80 unless it is said. A kernel that goes wrong says so on stderr and loses the
- * device, as an illegal access does. */
+ * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the devices have. WEFT_TEST_DRIVER_CAPABILITY: 90 is 9.0, 80 unless it is said.
+ * WEFT_TEST_DRIVER_DEVICES: how many there are, up to 8. A kernel that goes wrong, or touches memory of another device, says so on
+ * stderr and loses all of them, as an illegal access does. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,7 +16,10 @@ enum { MOST_PARAMS = 256 };
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_CODE = 200, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
-static struct piece { uint64_t at; size_t bytes; } *pieces;
+static struct piece { uint64_t at; size_t bytes; int device; } *pieces;
+enum { MOST_DEVICES = 8 };
+static char context[MOST_DEVICES];       /* by device: the address of one is its context */
+static _Thread_local int current;        /* the device of the context that this thread has entered */
 static int n_pieces, last_piece;
 static size_t taken;
 static result lost;
@@ -30,6 +34,7 @@ struct work {
   void *to;                              /* or a copy, */
   const void *from;
   size_t bytes;
+  int device;
   void (*call)(void *of);                /* or what a library does */
   void *of;
 };
@@ -53,19 +58,25 @@ static size_t total(void) {
   return s ? (size_t)strtoull(s, NULL, 0) : (size_t)2 << 30;
 }
 
+static int running_on; /* the device of the kernel that runs, or that is asked about */
 static bool is_inside(const struct piece *p, uint64_t at, size_t bytes) { return at >= p->at && at + bytes <= p->at + p->bytes; }
 
 static bool is_allocated(uint64_t at, int bytes) {
-  if (last_piece < n_pieces && is_inside(&pieces[last_piece], at, (size_t)bytes)) return true;
-  for (last_piece = 0; last_piece < n_pieces; last_piece++)
-    if (is_inside(&pieces[last_piece], at, (size_t)bytes)) return true;
-  return false;
+  bool is_found = last_piece < n_pieces && is_inside(&pieces[last_piece], at, (size_t)bytes);
+  if (!is_found)
+    for (last_piece = 0; last_piece < n_pieces && !is_found; last_piece += !is_found)
+      is_found = is_inside(&pieces[last_piece], at, (size_t)bytes);
+  return is_found && pieces[last_piece].device == running_on;
 }
 
 #define API(name, ...) result name(__VA_ARGS__); result name(__VA_ARGS__)
 
 API(cuInit, unsigned flags) { return (void)flags, OK; }
-API(cuDeviceGetCount, int *n) { return *n = 1, OK; }
+API(cuDeviceGetCount, int *n) {
+  const char *s = getenv("WEFT_TEST_DRIVER_DEVICES");
+  int some = s ? atoi(s) : 1;
+  return *n = some < 1 ? 1 : some > MOST_DEVICES ? MOST_DEVICES : some, OK;
+}
 API(cuDeviceGet, int *d, int i) { return *d = i, OK; }
 API(cuDeviceGetName, char *name, int room, int d) { return (void)d, snprintf(name, (size_t)room, "a machine for PTX"), OK; }
 API(cuDeviceTotalMem_v2, size_t *bytes, int d) { return (void)d, *bytes = total(), OK; }
@@ -79,8 +90,8 @@ API(cuDeviceGetAttribute, int *x, int which, int d) {
   return OK;
 }
 
-API(cuDevicePrimaryCtxRetain, handle *c, int d) { return (void)d, *c = &lock, OK; }
-API(cuCtxSetCurrent, handle c) { return (void)c, OK; }
+API(cuDevicePrimaryCtxRetain, handle *c, int d) { return *c = &context[d], OK; }
+API(cuCtxSetCurrent, handle c) { return current = (int)((char *)c - context), OK; }
 
 API(cuGetErrorString, result r, const char **text) {
   *text = r == NO_MEMORY ? "out of memory" : r == BAD_PTX ? "a PTX JIT compilation failed" : r == LOST ? "unspecified launch failure"
@@ -218,6 +229,7 @@ static void perform(struct work *w) {
   if (w->to) memcpy(w->to, w->from, w->bytes);
   if (!w->f || is_idle()) return;
   for (int i = 0; i < w->f->e->n_params; i++) params[i] = &w->param[i];
+  running_on = w->device;
   const char *why = machine_run(w->f->m, w->f->e, w->grid, w->block, w->shared, params, is_allocated);
   if (why) fprintf(stderr, "%s\n", why), lost = LOST;
 }
@@ -228,7 +240,7 @@ API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
   (void)extra;
   atomic_fetch_add(&n_launches, 1);
   if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || x->e->n_params > MOST_PARAMS) return INVALID;
-  struct work now = { .f = x, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared };
+  struct work now = { .f = x, .device = current, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared };
   for (int i = 0; i < x->e->n_params; i++) memcpy(&now.param[i], params[i], sizeof now.param[i]);
   pthread_mutex_lock(&lock);
   struct work *later = recorded(stream);
@@ -245,7 +257,7 @@ API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
   if (p) {
     memset(p, 0xdd, bytes);
     pieces = realloc(pieces, (size_t)(n_pieces + 1) * sizeof *pieces);
-    pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes };
+    pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes, current };
     taken += bytes;
   }
   *at = (uint64_t)(uintptr_t)p;
@@ -303,11 +315,12 @@ static result state(void) {
 enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
 
 API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
+  int device = -1;
   pthread_mutex_lock(&lock);
-  bool is_known = is_allocated(at, 1);
+  for (int i = 0; i < n_pieces && device < 0; i++) if (is_inside(&pieces[i], at, 1)) device = pieces[i].device;
   pthread_mutex_unlock(&lock);
-  if (!is_known || (which != ABOUT_TYPE && which != ABOUT_DEVICE)) return INVALID;
-  *(int *)out = which == ABOUT_TYPE ? TYPE_DEVICE : 0;
+  if (device < 0 || (which != ABOUT_TYPE && which != ABOUT_DEVICE)) return INVALID;
+  *(int *)out = which == ABOUT_TYPE ? TYPE_DEVICE : device;
   return OK;
 }
 

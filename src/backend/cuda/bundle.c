@@ -14,7 +14,7 @@
 
 enum { RELAXED = 2 };                 /* how a stream records: calls about other streams are allowed meanwhile */
 enum { BUNDLES = 512 };               /* on a device: each takes memory of it that nobody counts */
-enum { BUNDLE_BLOCKS = 32 };
+enum { BUNDLE_BLOCKS = 32, BUNDLE_NODES = 4096 }; /* more nodes take the driver tens of milliseconds to make ready */
 
 struct bundle_block { uint64_t at; size_t bytes; bool is_free; };
 
@@ -78,6 +78,7 @@ static handle last_node(struct gpu *g) {
 static void note_node(struct gpu *g, const struct cuda_launch *l, int n, const uint64_t params[]) {
   struct bundle *b = recording;
   handle node = last_node(g);
+  is_spoilt |= b->n_nodes == BUNDLE_NODES;
   if (!node || !make_room(b, n)) { b->is_pure = false; return; }
   b->node[b->n_nodes] = (struct bundle_node){ node, (handle)l->entry, { l->grid[0], l->grid[1], l->grid[2] },
                                               { l->block[0], l->block[1], l->block[2] }, l->shared_bytes, n, b->n_params };
