@@ -375,7 +375,7 @@ SCOPED(sides_of_different_sizes_give_the_size_of_the_one_that_is_chosen) {
   }
 }
 
-/* A side whose size only a run tells is computed outside of it, where its size is. */
+/* Of a side whose size only a run tells, what tells the size is computed outside of it. */
 static weft_array *masked(weft_array *p, weft_array *x) {
   weft_array *few = weft_compress(x, weft_gt(x, weft_scalar(1.5)));
   return weft_sum(weft_choose(p, weft_cumsum(few, 0), called(x, 2)), 0);
@@ -390,6 +390,31 @@ SCOPED(a_side_whose_size_a_run_tells_is_right) {
       else EXPECT_OK(weft_read(masked(bool_of(p), f64s(3, ones)), WEFT_F64, &one, sizeof one));
       EXPECT(one == (p ? 2 + 6 : 14));
       if (inside) EXPECT_INT(n_called, !p);
+    }
+}
+
+static weft_array *masked_or_refused(weft_array *p, weft_array *x) {
+  weft_array *few = weft_compress(refused(called(x, 2)), weft_gt(x, weft_scalar(1.5)));
+  return weft_sum(weft_choose(p, x, few), 0);
+}
+
+static weft_array *cut_or_refused(weft_array *p, weft_array *x) {
+  weft_array *few = weft_compress(refused(called(x, 2)), weft_gt(x, weft_scalar(1.5)));
+  return weft_sum(weft_choose(p, x, weft_cut(few, 0, weft_cast(weft_not(p), WEFT_I64), NULL, NULL)), 0);
+}
+
+SCOPED(a_side_whose_size_a_run_tells_fails_and_is_called_if_it_is_chosen) {
+  body *const each[] = { masked_or_refused, cut_or_refused };
+  for (int k = 0; k < 2; k++)
+    for (int open = 0; open < 2; open++) {
+      weft_function *f = compiled(each[k], open ? WEFT_ANY : 3);
+      double one = 0;
+      n_called = 0;
+      EXPECT_OK(run(f, true, 1, &one));
+      EXPECT(one == 7);
+      EXPECT_INT(n_called, 0);
+      EXPECT_INT(run(f, false, 1, &one), WEFT_ERR_ASSERT);
+      EXPECT_INT(n_called, 1);
     }
 }
 

@@ -101,6 +101,20 @@ static bool pin_loops(struct sinking *s) {
   return is_new;
 }
 
+/* A size in one side of an array that is in another side is told where both are seen: the side would take the array with it, as
+ * something from outside that is computed in any case. Whether that was news. */
+static bool pin_sizes(struct sinking *s) {
+  bool is_new = false;
+  for (int i = 0; i < s->c.g.n; i++) {
+    if (s->c.g.node[i]->op->kind != OP_SIZE || !subgraph_arity(&s->c.g, i)) continue;
+    int of = s->owner[operand_at(s, i, 0)], pin = common_side(s, s->owner[i], of);
+    if (pin == of || pin == s->owner[i]) continue;
+    s->pin[i] = pin;
+    is_new = true;
+  }
+  return is_new;
+}
+
 /* A size needs no array, unless a loop tells it. */
 static bool is_use(const struct sinking *s, int i) { return s->c.g.node[i]->op->kind != OP_SIZE; }
 
@@ -138,7 +152,7 @@ static bool find_sides(struct sinking *s, int n_targets, int n_walls) {
   for (int i = 0; i < n_targets; i++) s->pin[s->c.g.target[i]] = 0;
   for (int round = 0; round < MOST; round++) {
     find_owners(s, n_walls);
-    bool is_new = pin_loops(s);
+    bool is_new = pin_loops(s) | pin_sizes(s);
     if (!(find_parents(s) | is_new)) return true;
     for (int i = 0; i < n_targets; i++) s->pin[s->c.g.target[i]] = 0;
   }

@@ -352,6 +352,12 @@ static bool is_branch_own(const struct making *m, int i) {
          (!m->parts->own || is_among(m->parts->n_own, m->parts->own, m->g.node[i]->serial));
 }
 
+/* A size that stays outside of a side of weft_choose: it is told there, though the array that has it is computed in the side. */
+static bool is_size_outside(const struct making *m, int i) {
+  const struct loop_parts *p = m->parts;
+  return p->own && m->g.node[i]->op->kind == OP_SIZE && !is_among(p->n_own, p->own, m->g.node[i]->serial);
+}
+
 static bool is_made_of(dim d, dim symbol) { return !dim_is_known(d) && dim_substitute(d, 1, &symbol, &(dim){ 1 }) != d; }
 
 static bool has_size(const struct node *n, dim symbol) {
@@ -409,7 +415,7 @@ static void find_captured(struct making *m) {
     for (int i = 0; i < m->g.n; i++) {
       m->is_free[i] = is_free(m, i);
       m->is_fixed[i] = m->is_free[i] || (subgraph_arity(&m->g, i) && operands_all(m, i, m->is_fixed));
-      m->depends[i] |= operands_any(m, i, m->depends) || is_branch_own(m, i);
+      m->depends[i] |= (operands_any(m, i, m->depends) && !is_size_outside(m, i)) || is_branch_own(m, i);
     }
   while (find_sized(m));
   for (int i = 0; i < m->n_bodies; i++) m->is_inside[m->g.target[i]] = true;
