@@ -434,6 +434,51 @@ TEST(an_argument_that_is_updated_by_the_result_of_a_call_is_overwritten_in_place
   weft_scope_discard(s);
 }
 
+/* Results of step_function in arrays that only owners hold: nothing of theirs has a history once they are computed. */
+static void call_owned(weft_function *f, weft_array *x, weft_array *y, weft_array *out[3]) {
+  weft_scope *s = weft_scope_open();
+  weft_call(f, 2, (weft_array *[]){ x, y }, 3, out);
+  for (int i = 0; i < 3; i++) weft_own(out[i]);
+  weft_scope_discard(s);
+}
+
+/* what: 0: nobody else has x; 1: an owner; 2: a view; 3: another result of the call that is not computed yet; 4: the other argument. */
+static void argument_goes_with_its_call(weft_function *f, int what) {
+  weft_array *x = owned(NULL, NULL), *v = what == 4 ? weft_own(x) : owned(NULL, NULL), *out[3], *view = NULL;
+  if (what == 2) {
+    weft_scope *s = weft_scope_open();
+    view = weft_own(weft_flip(x, 0));
+    weft_scope_discard(s);
+  }
+  call_owned(f, x, v, out);
+  if (what != 1) weft_disown(x);
+  if (what != 3) weft_disown(out[2]); /* made of v */
+  weft_disown(out[1]);
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_OK(weft_eval(1, &out[0]));
+  int64_t grown = weft_get(WEFT_BYTES_PEAK) - used;
+  if (!what) EXPECT_INT(grown, 0);
+  else EXPECT(grown >= BYTES);
+  expect_each(out[0], N, doubled);
+  if (what == 1) expect_each(x, N, same);
+  float one = 0;
+  if (what == 2) EXPECT_OK(weft_read(weft_slice(view, 0, N - 1, N, 1), WEFT_F32, &one, sizeof one));
+  if (what == 3) EXPECT_OK(weft_read(out[2], WEFT_F32, &one, sizeof one));
+  if (what == 2 || what == 3) EXPECT_INT((int)one, what == 2 ? -60 : -120);
+  if (what == 1) weft_disown(x);
+  if (what == 3) weft_disown(out[2]);
+  weft_disown(out[0]), weft_disown(v), weft_disown(view);
+}
+
+TEST(an_argument_that_only_a_call_holds_is_overwritten_when_its_result_is_evaluated) {
+  weft_scope *s = weft_scope_open();
+  weft_function *f = step_function();
+  for (int again = 0; again < 2; again++)
+    for (int what = 0; what < 5; what++) argument_goes_with_its_call(f, what);
+  weft_scope_discard(s);
+}
+
 TEST(an_argument_of_a_call_that_is_given_twice_or_held_elsewhere_is_not_overwritten) {
   weft_scope *s = weft_scope_open();
   weft_function *f = step_function();

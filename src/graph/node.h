@@ -78,6 +78,8 @@ struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[]
 struct node *node_retain(struct node *);
 void node_release(struct node *);                     /* NULL: nothing; iterative */
 int64_t node_live(void);
+/* Whether an owner alone keeps it: asked for, it is stored and forgets what it was made of. */
+static inline bool node_is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
 static inline uint64_t node_first(const struct node *n) { return n->copy_of ? n->copy_of : n->serial; }
 uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */

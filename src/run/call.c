@@ -352,12 +352,19 @@ static bool is_ready_call(int n, struct node *const target[]) {
   return true;
 }
 
+/* Whether they have no history once they are computed. */
+static bool all_forget(int n, struct node *const target[]) {
+  for (int i = 0; i < n; i++)
+    if (!node_is_loose(target[i])) return false;
+  return !eval_settings()->check;
+}
+
 struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]) {
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();
-  struct heirs heirs = { n_heirs, heir, call };
-  struct failure *f = call ? eval_call(call, n, target, n_heirs ? &heirs : NULL) : NULL;
+  struct heirs heirs = { n_heirs, heir, call, !n_heirs && call && all_forget(n, target) };
+  struct failure *f = call ? eval_call(call, n, target, n_heirs || heirs.forgets ? &heirs : NULL) : NULL;
   node_release(call);
   return f;
 }

@@ -337,6 +337,7 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int 
                     .is_constant = is_constant, .plan = plan, .settings = *eval_settings(), .only_targets = true };
   if (!forgets) return eval_no_memory();
   if (heirs) e.n_heirs = heirs->n, e.heir = heirs->heir, e.call = heirs->call;
+  for (int i = 0; heirs && i < n; i++) forgets[i] = heirs->forgets;
   for (int i = 0; heirs && i < n_leaves; i++) node_retain(leaf[i]);
   graph_lock();
   bool is_ours = eval_claim(&e);

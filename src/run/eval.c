@@ -7,7 +7,6 @@
 #include "run/verdict.h"
 
 static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
-static bool is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
 
 bool eval_begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   const struct eval_settings *s = eval_settings();
@@ -23,7 +22,7 @@ bool eval_begin(struct eval *e, int n, struct node *const target[], const struct
   }
   for (int i = 0; i < n; i++) {
     e->target[i] = node_retain(target[i]);
-    e->forgets[i] = is_asked(o) && is_loose(target[i]);
+    e->forgets[i] = is_asked(o) && node_is_loose(target[i]);
   }
   return true;
 }
@@ -57,6 +56,16 @@ static int items_of(const struct node_list *l, const struct node *many, struct n
   n = 0;
   for (int i = 0; i < l->n; i++) if (is_item_of(l->node[i], many)) (*item)[n++] = node_retain(l->node[i]);
   return n;
+}
+
+/* Whether all of them were asked for and will have no history: whatever they are made of goes, if nobody else holds it. */
+static bool all_forget(const struct eval *e, int n, struct node *const item[]) {
+  for (int i = 0, at = 0; i < n; i++) {
+    int tries = 0;
+    while (tries < e->n && e->target[at] != item[i]) at = (at + 1) % e->n, tries++;
+    if (tries == e->n || !eval_may_forget(e, at)) return false;
+  }
+  return n > 0;
 }
 
 /* Whether jobs lay idle, and have been made to go on; lock held, but not meanwhile. */
@@ -109,7 +118,8 @@ static struct failure *approach(struct eval *e) {
     graph_unlock();
     if (n_items < 0) return node_release(held), node_release(which), eval_no_memory();
     if (in_the_way == MOVES) f = eval_move(which);
-    if (in_the_way == CALLS) f = eval_call(which, n_items, item, NULL);
+    struct heirs none = { .call = which, .forgets = true };
+    if (in_the_way == CALLS) f = eval_call(which, n_items, item, all_forget(e, n_items, item) ? &none : NULL);
     if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
     node_release(held);
     node_release(which);
@@ -146,11 +156,11 @@ static struct failure *compute(struct eval *e) {
 /* Drops the history of what was asked for, once it has its value and, if need be, was checked. */
 static inline void forget(int n, struct node *const asked[]) {
   bool some = false;
-  for (int i = 0; i < n; i++) some |= is_loose(asked[i]);
+  for (int i = 0; i < n; i++) some |= node_is_loose(asked[i]);
   if (!some) return;
   graph_lock();
   for (int i = 0; i < n; i++)
-    if (is_loose(asked[i]) && node_state_of(asked[i]) == NODE_READY) node_forget(asked[i]);
+    if (node_is_loose(asked[i]) && node_state_of(asked[i]) == NODE_READY) node_forget(asked[i]);
   graph_unlock();
 }
 

@@ -91,8 +91,9 @@ struct plan *eval_plan_asked(int n, struct node *const target[], struct failure 
 struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. The heirs are the updates that the nodes are for, with the call whose results they are, which the caller
- * holds too; NULL: none. is_constant: by leaf, or NULL; see struct leaf. */
-struct heirs { int n; struct heir *heir; struct node *call; };
+ * holds too; forgets: there are none, but the nodes will have no history, so that arguments which nobody else holds go with the
+ * call. NULL: neither. is_constant: by leaf, or NULL; see struct leaf. */
+struct heirs { int n; struct heir *heir; struct node *call; bool forgets; };
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[], const bool *is_constant,
                              const struct heirs *);
 bool eval_is_clear(int n, struct node *const target[]); /* nothing must be computed before they can be planned; waits for
