@@ -14,7 +14,10 @@
 enum {
   MOST_ELEMENTS = 64,   /* of a value */
   MOST_CARRIED = 60,    /* elements of all carries of a loop */
-  MOST_WORK = 768,      /* operations of a step: they are compiled one by one */
+  WORK = 768,           /* operations of a step: they are compiled one by one */
+  WORK_A_FOLD = 256,    /* more of them for each sum and product of a step: run step by step it would be a kernel of its own, which
+                           takes 0.15 us to begin, where 256 operations of a Kalman filter take 0.1 (bench/pytensor) */
+  MOST_WORK = 3072,     /* whatever folds there are */
   MOST_INSIDE = 4,      /* loops in one another */
   CHEAP = 16,           /* operations of a side that is computed in any case */
   ROW_ACCUMULATORS = 32 /* of the order of sums */
@@ -31,6 +34,7 @@ struct small_loop {
   struct small_loop *around;        /* NULL: the loop itself */
   int64_t lanes;
   int64_t work;                /* operations of a step */
+  int n_folds;                 /* sums and products among them */
 };
 
 /* An array in memory: whether it moves with time and lanes, and its axes that are neither, nor 1. */
@@ -136,6 +140,7 @@ static bool take_inside(struct work *w, struct small_loop *f, const struct node 
   if (!body_nodes(b) || (f->lanes && !body_lane(b, f->lanes, fits))) return false;
   if (*fits && !frame_take(w, in, fits)) return false;
   f->work += in->work;
+  f->n_folds += in->n_folds;
   return !*fits || (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(in->n_carried + 1)));
 }
 
@@ -170,9 +175,16 @@ static bool take_node(struct work *w, struct small_loop *f, const struct node *n
   if (!*fits) return true;
   if (n->op == &op_value) f->var[local_of(n)->leaf] = n->slot;
   f->work += cost;
+  f->n_folds += n->op->kind == OP_REDUCE || n->op->kind == OP_CONTRACT;
   if (n->op->kind == OP_LOOP) return take_inside(w, f, n, fits);
   int64_t count = n->op->kind == OP_LIBRARY ? results_before(n, n->op->many->count(n)) : node_count(n);
   return (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(count + 1))) != NULL;
+}
+
+/* Whether compiling a step element by element pays. */
+static bool is_little_work(const struct small_loop *f) {
+  int64_t most = WORK + WORK_A_FOLD * (int64_t)f->n_folds;
+  return f->work <= (most < MOST_WORK ? most : MOST_WORK);
 }
 
 /* *fits = false: too large, or of another kind. false: out of memory. */
@@ -184,7 +196,7 @@ static bool frame_take(struct work *w, struct small_loop *f, bool *fits) {
     if (!take_node(w, f, b->list.node[i], fits)) return false;
     *fits &= f->work <= MOST_WORK;
   }
-  if (*fits) *fits = carried(b, b->loop->n_carry) <= MOST_CARRIED;
+  if (*fits) *fits = is_little_work(f) && carried(b, b->loop->n_carry) <= MOST_CARRIED;
   if (*fits) f->n_carried = (int)carried(b, b->loop->n_carry);
   return true;
 }
