@@ -63,7 +63,7 @@ from ._composed import (
 from ._file import load, save, save_safetensors
 from ._loop import cond, scan, while_loop
 from ._run import (
-    async_eval, clear_cache, device_count, einsum_path, eval, get_active_memory, get_cache_memory, get_peak_memory,
+    async_eval, clear_cache, device_count, einsum_path, eval, fetch, get_active_memory, get_cache_memory, get_peak_memory,
     kernels_compiled, live_nodes, plan, reset_peak_memory, set_blas, set_cache_limit, set_check, set_device, set_halves,
     set_memory_limit, set_threads, show, wait)
 from ._standard import (

@@ -8,6 +8,20 @@ _CHECKS = (None, "nan", "inf")
 _SHOWN = ("value", "graph", "dot", "plan", "kernels", "asm", "ptx", "sass", "caches")
 
 
+def fetch(x, out):
+    """Computes an array into memory of the caller's: an array of NumPy's, or what else shows memory that may be written to, dense,
+    of the same shape and dtype. Of lists, all arrays are computed together, and nothing is written before all of them are there.
+
+    >>> import numpy
+    >>> y = numpy.zeros(3, numpy.float32)
+    >>> weft.fetch(weft.arange(3) + 0.5, y)
+    >>> y.tolist()
+    [0.5, 1.5, 2.5]
+    """
+    is_one = isinstance(x, _core.array)
+    _core.fetch([x] if is_one else list(x), [out] if is_one else list(out))
+
+
 def async_eval(*trees):
     """Starts computing all arrays in the trees. A failure shows when one of them is next looked at."""
     _core.async_eval(arrays(trees))
