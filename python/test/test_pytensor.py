@@ -14,6 +14,7 @@ warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 import pytensor  # noqa: E402
 import pytensor.tensor as pt  # noqa: E402
+from pytensor.compile.mode import Mode  # noqa: E402
 from pytensor.graph.basic import Apply  # noqa: E402
 from pytensor.graph.op import Op  # noqa: E402
 from pytensor.ifelse import ifelse  # noqa: E402
@@ -1375,3 +1376,31 @@ def test_the_exponential_of_what_is_not_finite_is_nan():
     assert np.isnan(f(np.array([[np.nan, 1], [0, 1]]))).any()
     assert f(np.zeros((0, 0))).shape == (0, 0)
     np.testing.assert_array_equal(f(np.zeros((2, 2))), np.eye(2))
+
+
+# ---- rows of a Scan that ends itself
+
+ROOT_ROWS = {"from the second": lambda x: x[1:], "from the third": lambda x: x[2:], "the second": lambda x: x[1], "up to the last": lambda x: x[:-1],
+             "the last three": lambda x: x[-3:], "the last": lambda x: x[-1], "between": lambda x: x[1:3], "but the ends": lambda x: x[1:-1],
+             "backwards": lambda x: x[::-1], "every other": lambda x: x[::2], "the last but one": lambda x: x[-2]}
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("name", ROOT_ROWS)
+def test_rows_that_are_read_of_a_scan_that_ends_itself_are_counted_from_its_first(name, is_inside):
+    """PyTensor's own rewrite counts them from the end of as many rows as there could be."""
+    a = pt.dvector("a")
+
+    def root(a):
+        x = pytensor.scan(lambda x, a: (0.5 * (x + a / x), until(abs(x * x - a) < 1e-9)), outputs_info=[pt.ones(())],
+                          non_sequences=[a], n_steps=30, return_updates=False)
+        return pt.sum(ROOT_ROWS[name](x) ** 2)
+
+    y = pytensor.scan(root, sequences=[a], return_updates=False) if is_inside else pt.stack([root(a[0]), root(a[1])])
+    value = [y, pytensor.grad(y.sum(), a)]
+    f, g = pytensor.function([a], value, mode="WEFT"), pytensor.function([a], value, mode=Mode("py", None))
+    alone = pytensor.function([a], y, mode="WEFT")  # without a gradient, which wants all rows
+    for point in ([2.0, 900.0], [0.3, 5.0]):
+        for got, want in zip(f(np.array(point)), g(np.array(point))):
+            np.testing.assert_allclose(got, want, rtol=1e-10)
+        np.testing.assert_allclose(alone(np.array(point)), g(np.array(point))[0], rtol=1e-10)

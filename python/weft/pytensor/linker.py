@@ -8,17 +8,17 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 from weft._core import Thunk
 
-from . import cells, powers  # noqa: F401
+from . import buffers, cells, powers  # noqa: F401
 from .program import Linked
 
 
 class WeftLinker(JITLinker):
     """Links a graph as one compiled function of weft for each set of sizes."""
 
-    required_rewrites = ("minimum_compile", powers.TAG)
+    required_rewrites = ("minimum_compile", powers.TAG, buffers.TAG)
     incompatible_rewrites = (
-        *powers.REPLACED,
-        "cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc",
+        *powers.REPLACED, *buffers.REPLACED,
+        "cxx_only", "BlasOpt", "local_careduce_fusion", "inplace",
         # These take the factor that several systems share out as an LU, which has no row: each system is factored instead.
         "reuse_decomposition_multiple_solves", "scan_split_non_sequence_decomposition_and_solve")
 
@@ -60,8 +60,8 @@ class WeftLinker(JITLinker):
 for dispatch in (rewrite_scan_inner_graph, rewriting.rewrite_ofg_inner_graph):
     dispatch.register(WeftLinker, dispatch.dispatch(JAXLinker))
 
-# Fusing is weft's own work; buffers of a Scan of which only the last rows are read become short.
-WEFT = Mode(WeftLinker(), RewriteDatabaseQuery(include=["fast_run", "scan_save_mem_no_prealloc"], exclude=["fusion"]))
+# Fusing is weft's own work.
+WEFT = Mode(WeftLinker(), RewriteDatabaseQuery(include=["fast_run"], exclude=["fusion"]))
 if "weft" not in predefined_linkers:
     register_linker("weft", WeftLinker())
     register_mode("WEFT", WEFT)
