@@ -1404,3 +1404,63 @@ def test_rows_that_are_read_of_a_scan_that_ends_itself_are_counted_from_its_firs
         for got, want in zip(f(np.array(point)), g(np.array(point))):
             np.testing.assert_allclose(got, want, rtol=1e-10)
         np.testing.assert_allclose(alone(np.array(point)), g(np.array(point))[0], rtol=1e-10)
+
+
+INNER_ROWS = {
+    "rows beside the state": lambda a: pt.sum(roots(a)[1]) + roots(a)[0][-1],
+    "a sum of rows": lambda a: pt.sum(roots(a)[0][1:] ** 2),
+    "how many there are": lambda a: roots(a)[0].shape[0] * a,
+}
+
+
+def roots(a):
+    step = lambda x, a: ((0.5 * (x + a / x), x * a), until(abs(x * x - a) < 1e-9))
+    return pytensor.scan(step, outputs_info=[pt.ones(()), None], non_sequences=[a], n_steps=30, return_updates=False)
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("name", INNER_ROWS)
+def test_a_scan_that_ends_itself_inside_of_another_is_differentiated_without_a_fallback(name, has_state):
+    a, before = pt.dvector("a"), sum(weft.pytensor.fallbacks.values())
+    one = np.float64(1)
+    step = (lambda a, c: INNER_ROWS[name](a + 0.1 * c)) if has_state else INNER_ROWS[name]
+    y = pytensor.scan(step, sequences=[a], outputs_info=[pt.as_tensor(one)] if has_state else None, return_updates=False)
+    value = [y, pytensor.grad(y.sum(), a)]
+    f, g = pytensor.function([a], value, mode="WEFT"), pytensor.function([a], value, mode=Mode("py", None))
+    for point in ([2.0, 3.0, 900.0], [0.3, 5.0]):
+        for got, want in zip(f(np.array(point)), g(np.array(point))):
+            np.testing.assert_allclose(got, want, rtol=1e-9)
+    assert sum(weft.pytensor.fallbacks.values()) == before
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bool"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_what_is_there_once_along_an_axis(axis, dtype, rng):
+    x, before = pt.tensor("x", shape=(None, None, None), dtype=dtype), sum(weft.pytensor.fallbacks.values())
+    results = [*pt.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis), pt.unique(x, axis=axis)]
+    f = pytensor.function([x], results, mode="WEFT")
+    for sizes in ((5, 3, 2), (2, 6, 1), (1, 1, 4), (0, 0, 3)):
+        value = rng.integers(0, 2, sizes).astype(dtype)
+        if 0 in sizes:
+            value = value.reshape((0, 3, 2) if axis == 0 else (2, 0, 3) if axis == 1 else (2, 3, 0))
+        want = [*np.unique(value, True, True, True, axis=axis), np.unique(value, axis=axis)]
+        for got, expected in zip(f(value), want):
+            np.testing.assert_array_equal(got, expected.reshape(got.shape))
+    assert sum(weft.pytensor.fallbacks.values()) == before
+
+
+def test_a_scalar_op_of_somebody_elses_that_names_a_function_of_scipys_does_not_fall_back():
+    from pytensor.scalar.basic import UnaryScalarOp, upgrade_to_float
+    from pytensor.tensor.elemwise import Elemwise
+
+    class ScaledBessel(UnaryScalarOp):
+        nfunc_spec = ("scipy.special.i0e", 1, 1)
+
+        def impl(self, x):
+            raise AssertionError("it is not called")
+
+    x, before = pt.dvector("x"), sum(weft.pytensor.fallbacks.values())
+    f = pytensor.function([x], Elemwise(ScaledBessel(upgrade_to_float, name="scaled"))(x), mode="WEFT")
+    value = np.linspace(-3, 30, 7)
+    np.testing.assert_allclose(f(value), pytest.importorskip("scipy.special").i0e(value), rtol=1e-14)
+    assert sum(weft.pytensor.fallbacks.values()) == before

@@ -42,6 +42,8 @@ def fitting(x, i, trace):
         if isinstance(e, int):
             if sizes[at] is None and not trace.is_open:  # an index that the run checks
                 i = (*i[:k], array(np.asarray(e)), *i[k + 1:])
+            elif sizes[at] is None and not trace.is_body:  # who writes there reads it too, so that the call looks whether it is there
+                x[(slice(None),) * at + (e,)]
             at += 1
             continue
         mask = shape_if_known(e) if is_bool(e) else None

@@ -4,13 +4,13 @@ import weft
 from pytensor.tensor.basic import AllocDiag, AllocEmpty, Alloc, ARange, Eye, MakeVector
 
 from .row import row
-from .value import DTYPE, Shaped, array, extents, is_expression, is_open, known, shape_if_known, sizes
+from .value import DTYPE, Shaped, array, bounds, extents, is_expression, is_open, known, shape_if_known, sizes
 
 
 @row(Alloc)
 def alloc(node, values, trace):
     value, *wanted = values
-    wanted, there = extents(wanted), shape_if_known(value)
+    wanted, there = bounds(wanted, trace), shape_if_known(value)
     if there is not None and not any(is_open(n) for n in wanted):
         Alloc._check_runtime_broadcast(node, Shaped(there), wanted)
     return weft.broadcast_to(array(value, node.outputs[0].type.dtype), wanted)
@@ -18,7 +18,7 @@ def alloc(node, values, trace):
 
 @row(AllocEmpty)
 def alloc_empty(node, values, trace):
-    return weft.zeros(extents(values), DTYPE[node.op.dtype])
+    return weft.zeros(bounds(values, trace), DTYPE[node.op.dtype])
 
 
 @row(ARange)

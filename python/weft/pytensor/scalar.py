@@ -9,6 +9,7 @@ import weft
 from pytensor.graph.basic import Constant
 from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.math import MulWithoutZeros
+from weft import special
 
 from .value import NoRow, array, dtype_of, known, rank, shape
 
@@ -120,6 +121,9 @@ OTHERS = {ps.Switch: switch, ps.Second: second, ps.Composite: composite, ScalarL
           ps.Complex: lambda node, values: [array(weft.complex(array(values[0]), array(values[1])), node.outputs[0].type.dtype)]}
 
 
+TABLES = (IN_RESULT_DTYPE, COMPARING, AS_IT_IS, OTHERS)
+
+
 def checked(op, node, values, trace):
     """The operands, where NumPy refuses some of their values."""
     is_whole = node.outputs[0].type.dtype.startswith(("int", "uint"))
@@ -134,10 +138,18 @@ def kind_of(op):
     return ScalarLoop if isinstance(op, ScalarLoop) else type(op)
 
 
+def named_special(op):
+    """The function of weft.special by the name of SciPy's that an Op of somebody else's says it is, as PyMC's I0e does; None: none."""
+    spec = getattr(op, "nfunc_spec", None) if not any(type(op) in table for table in TABLES) else None
+    module, _, name = spec[0].rpartition(".") if spec else ("", "", "")
+    is_named = module == "scipy.special" and name in dir(special) and spec[1:] == (op.nin, 1)
+    return getattr(special, name) if is_named else None
+
+
 def has_row(op):
     if isinstance(op, (ps.Composite, ScalarLoop)):
         return all(has_row(node.op) for node in op.fgraph.toposort())
-    return any(type(op) in table for table in (IN_RESULT_DTYPE, COMPARING, AS_IT_IS, OTHERS))
+    return any(type(op) in table for table in TABLES) or named_special(op) is not None
 
 
 def apply(op, node, values):
@@ -161,4 +173,7 @@ def apply_row(op, node, values):
         return [array(AS_IT_IS[kind](array(values[0])), dtype)]
     if kind in OTHERS:
         return OTHERS[kind](node, values)
+    scalar_op = getattr(op, "scalar_op", op)
+    if named_special(scalar_op) is not None and dtype in ("float32", "float64"):
+        return [array(named_special(scalar_op)(*(array(v, dtype) for v in values)), dtype)]
     raise NoRow(op)

@@ -27,6 +27,10 @@ class Trace:
         self.graphs, self.checks, self.told, self.is_open = graphs, checks, told, is_open
         self.line = line  # the user's, of the step that is traced, or of the one it is inside of
 
+    @property
+    def is_body(self):
+        return self.checks is None
+
     def body(self):
         return Trace(self.graphs, None, self.told, self.is_open, self.line)
 

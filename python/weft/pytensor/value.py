@@ -85,6 +85,11 @@ def extents(values):
     return tuple(extent(value) for value in values)
 
 
+def bounds(values, trace):
+    """As extents; inside of a body, where nothing can be computed first, integers that only a run tells are themselves."""
+    return tuple(value if trace.is_body and is_expression(value) and _core.told(value) is False else extent(value) for value in values)
+
+
 def needed(value):
     raise NeedsValue(value, "integers that only a run tells")
 
