@@ -66,3 +66,17 @@ def test_einsum_paths_are_as_good_as_the_optimal_ones_of_numpy():
         weft.einsum_path("ij,jk", weft.ones((3, 3)), weft.ones((2, 3)))
     with pytest.raises(ValueError, match="einsum_path"):
         weft.einsum_path("ij")
+
+
+def test_the_derivative_by_a_turned_matrix_lies_as_the_matrix_does():
+    rng = np.random.default_rng(0)
+    x, w = (weft.array(rng.standard_normal(shape).astype(np.float32)) for shape in ((8, 40), (24, 40)))
+    by_turned = weft.grad(lambda w: weft.tanh(x @ w.T).sum())(w)
+    step = w - weft.array(0.1) * by_turned
+    assert "M=24, N=40, K=8" in weft.show(step, what="plan"), weft.show(step, what="plan")
+    plain = weft.grad(lambda v: weft.tanh(x @ v).sum())(w.T)
+    assert np.array_equal(np.array(by_turned).T, np.array(plain))
+    y = weft.array(rng.standard_normal((3, 40, 8)).astype(np.float32))
+    turned = weft.grad(lambda y: weft.tanh(weft.swapaxes(y, 1, 2) @ w.T).sum())(y)
+    direct = weft.grad(lambda z: weft.tanh(z @ w.T).sum())(weft.swapaxes(y, 1, 2))
+    assert np.array_equal(np.swapaxes(np.array(turned), 1, 2), np.array(direct))

@@ -7,9 +7,23 @@
 
 static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
 
-/* y = a b:  da = dy b',  db = a' dy */
+/* Whether an operand shows a matrix with its last two axes exchanged, and the others as they are. */
+static bool is_turned(const weft_array *x) {
+  const struct node *n = x->node;
+  if (n->op != &op_transpose || n->rank < 2) return false;
+  const int *axes = n->attr;
+  for (int k = 0; k < n->rank - 2; k++)
+    if (axes[k] != k) return false;
+  return axes[n->rank - 1] == n->rank - 2;
+}
+
+/* y = a b:  da = dy b',  db = a' dy. The derivative by a matrix that is shown turned is turned back behind this; so that it comes to
+ * lie as the matrix does, and what is made of both (a step of an optimiser) reads rows of both, it is the transpose of another product:
+ * a' dy = (dy' a)', whose elements are the same sums. */
 static weft_array *matmul_vjp(const struct rule *r, int k, weft_array *dy) {
-  return k == 0 ? weft_matmul(dy, turned(r->in[1])) : weft_matmul(turned(r->in[0]), dy);
+  weft_array *a = r->in[0], *b = r->in[1];
+  if (is_turned(r->in[k])) return turned(k == 0 ? weft_matmul(b, turned(dy)) : weft_matmul(turned(dy), a));
+  return k == 0 ? weft_matmul(dy, turned(b)) : weft_matmul(turned(a), dy);
 }
 
 static weft_array *matmul_jvp(const struct rule *r, int k, weft_array *dx) {
