@@ -293,7 +293,7 @@ def speech_with_spectrogram():
     )
     power = mx.abs(mx.fft.rfft(frames))[:, :64].square()
     filters = mx.maximum(0, 1 - mx.abs(mx.arange(64)[:, None] - mx.linspace(4, 60, 8)[None]) / 8)
-    mel = mx.log10(mx.maximum(power @ filters, 1e-4))
+    mel = mx.log10(mx.maximum(power @ filters, 0.1))
     mel = mx.maximum(mel, mel.max() - 8.0)
     x = mx.stack([mel, mel[::-1]])
     loss = lambda model, x, y: nn.losses.cross_entropy(model(x), y).mean()
@@ -846,7 +846,6 @@ def mistakes():
         lambda: a.item(),
         lambda: mx.grad(lambda x: x)(a),
         lambda: nn.Linear(3, 2)(b),
-        lambda: a.astype("float32"),
         lambda: mx.load("no-such-file.npz"),
         lambda: mx.array([[1, 2], [3]]),
         lambda: mx.array("text"),

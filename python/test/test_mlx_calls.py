@@ -105,3 +105,20 @@ def test_paths_of_products_with_dots():
 def test_what_is_no_array_or_no_dtype_where_one_is_wanted_is_a_type_error(call):
     with pytest.raises(TypeError):
         call()
+
+
+def test_a_long_transform_is_exact_beside_its_largest_frequency():
+    x = np.random.default_rng(0).random(1 << 17).astype(np.float32)
+    got, truth = np.array(mx.fft.rfft(mx.array(x))), np.fft.rfft(x.astype(np.float64))
+    assert np.abs(got - truth)[1:].max() < 1e-4 and got.dtype == np.complex64
+
+
+def test_files_that_are_not_there_or_of_no_format(tmp_path):
+    for name, kind in (("a.npz", ValueError), ("a.npy", RuntimeError), ("a.safetensors", RuntimeError), ("a", ValueError), ("a.txt", ValueError)):
+        with pytest.raises(kind):
+            mx.load(str(tmp_path / name))
+    mx.save(str(tmp_path / "b.npy"), mx.ones(2))
+    (tmp_path / "b.npy").rename(tmp_path / "plain")
+    assert mx.load(str(tmp_path / "plain"), format="npy").tolist() == [1, 1]
+    with open(tmp_path / "plain", "rb") as file:
+        assert mx.load(file).tolist() == [1, 1]

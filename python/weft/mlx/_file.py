@@ -99,8 +99,10 @@ def export_to_dot(file, *arrays, **named):
 def _format(file, format):
     if format is not None:
         return format
-    name = os.fspath(file) if not _is_file(file) else getattr(file, "name", "")
-    return name.rsplit(".", 1)[-1] if "." in str(name) else "npy"
+    if _is_file(file):
+        name = str(getattr(file, "name", ""))
+        return name.rsplit(".", 1)[-1] if "." in name else "npy"
+    return os.path.splitext(os.fspath(file))[1].removeprefix(".")
 
 
 def _npz(file):
@@ -122,8 +124,10 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
         raise ValueError("load: the file is closed")
     if return_metadata and kind in ("npy", "npz"):
         raise RuntimeError(f"load: there is no metadata in {kind} files")
+    if kind not in ("npy", "npz", "safetensors", "gguf"):
+        raise ValueError(f"load: {kind!r} is no format of arrays")
     if not _is_file(file) and not os.path.exists(file):
-        raise RuntimeError(f"load: there is no file {os.fspath(file)!r}")
+        raise (RuntimeError if kind in ("npy", "safetensors") else ValueError)(f"load: there is no file {os.fspath(file)!r}")
     if kind == "npy":
         loaded = _mlx.as_mlx(_from(file, ".npy", _file.load))
         if loaded.dtype.name == "complex128":
@@ -134,6 +138,4 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
     if kind == "safetensors":
         arrays, metadata = _from(file, ".safetensors", lambda path: _file.load(path, return_metadata=True))
         return (_in_flavour(arrays), metadata) if return_metadata else _in_flavour(arrays)
-    if kind == "gguf":
-        raise NotImplementedError("mlx.core.load: weft does not read gguf files yet")
-    raise ValueError(f"load: {kind!r} is no format of arrays")
+    raise NotImplementedError("mlx.core.load: weft does not read gguf files yet")

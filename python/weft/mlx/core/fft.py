@@ -1,6 +1,8 @@
 """Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
 (Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). Complex numbers are pairs of
-real ones there, so products are those of real matrices, in float32 or float64 as the input is."""
+real ones there, so products are those of real matrices, in float32 or float64 as the input is; longer ones of float32 are
+computed in float64, since the largest frequency would otherwise show in the last digits of all others; the longest are not, as they
+would take minutes."""
 import array as _memory
 import functools
 import math
@@ -12,6 +14,7 @@ from .._device import _place_all
 _mlx = _core._mlx
 _LARGEST = 64  # the most of a divisor
 _DIRECT = 128  # a length that is one product with a matrix
+_WIDE = range((1 << 15) + 1, (1 << 19) + 1)  # lengths for which float64 pays: shorter ones are exact to 1e-3 of numbers from 0 to 1
 
 
 # ---- Numbers that transforms are made of
@@ -148,12 +151,13 @@ def _length(what, a, n, axis):
 
 def _along(a, axis, sign, scale):
     """The transform along an axis, as a complex array."""
-    is_wide = a.dtype.name in ("float64", "complex128")
-    real = _mlx.float64 if is_wide else _mlx.float32
     a = _mlx.moveaxis(a, axis, -1)
-    parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
-    re, im = _dft(parts, sign)
-    return _mlx.moveaxis(_mlx._complex(re, im) if scale == 1 else _mlx._complex(re * scale, im * scale), -1, axis)
+    result = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
+    real = _mlx.float64 if a.shape[-1] in _WIDE else result
+    parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a, None)
+    re, im = _dft(_each(parts, lambda x: x.astype(real)), sign)
+    re, im = ((x if scale == 1 else x * scale).astype(result) for x in (re, im))
+    return _mlx.moveaxis(_mlx._complex(re, im), -1, axis)
 
 
 def fft(a, n=None, axis=-1, norm="backward", stream=None):
