@@ -86,6 +86,11 @@ static void count_uses(struct work *w) {
   for (int t = 0; t < w->n_targets; t++) local_of(w->target[t])->n_uses++;
 }
 
+bool nodes_order(struct work *w) {
+  if (!order(w)) return false;
+  return count_uses(w), true;
+}
+
 /* ---- updates ---- */
 
 const struct op *put_combiner(weft_how how, weft_dtype t) {

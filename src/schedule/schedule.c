@@ -249,13 +249,28 @@ void schedule_drop_kernels(struct schedule *s) {
  * they save: 256, a hundred sines among them, 1.1 s. */
 enum { MOST_NODES = 64, MOST_NODES_THERE = 128 };
 
+static bool take_items(struct work *w) {
+  w->item = work_take(w, sizeof *w->item * (size_t)(w->list->n + 1));
+  return w->item != NULL;
+}
+
+/* Nodes in groups; on a device what is read again may be made again. */
+static bool group_all(struct work *w) {
+  bool any = false;
+  if (!group_nodes(w)) return false;
+  if (!w->fuse || !work_is_for_device(w) || w->is_remade) return true;
+  w->is_remade = true;
+  if (!values_remake(w, &any)) return false;
+  return !any || (nodes_order(w) && take_items(w) && group_nodes(w));
+}
+
 /* Groups as large as kernels allow; if one would need too many buffers, smaller ones. */
 static bool fit(struct work *w) {
   for (w->most_nodes = work_is_for_device(w) ? MOST_NODES_THERE : MOST_NODES; w->most_nodes; w->most_nodes /= 4) {
     w->is_crowded = false;
     w->out->n_stores = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
-    if (group_nodes(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
+    if (group_all(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
     if (!w->is_crowded) return false;
     schedule_drop_kernels(w->out);
     w->out->n_steps = 0;
@@ -273,7 +288,7 @@ static bool make(struct work *w) {
 #ifdef WEFT_HARD
   graph_check(w->list);
 #endif
-  w->item = work_take(w, sizeof *w->item * (size_t)(w->list->n + 1));
+  take_items(w);
   s->output = work_take(w, sizeof *s->output * (size_t)(w->n_targets + 1));
   s->n_leaves = w->n_leaves;
   s->n_targets = w->n_targets;

@@ -54,6 +54,7 @@ struct work {
   int n_leaves;
   const struct place *leaf_place;
   bool fuse, by_patches, by_library, is_loose, no_memory;
+  bool is_remade;             /* values_remake has been through */
   enum rule_tag rewrites;
   const struct device *device; /* NULL: the host */
   int most_nodes;             /* in a group */
@@ -73,6 +74,7 @@ bool work_fail(struct work *, struct failure *); /* keeps the first; false */
 
 /* prepare.c */
 bool prepare(struct work *);
+bool nodes_order(struct work *);  /* lists what the targets need, inputs before users, and counts these. false: out of memory */
 const struct op *put_combiner(weft_how, weft_dtype); /* NULL: it sets */
 
 struct node *work_node(struct work *, const struct op *, weft_dtype, int rank, const dim dims[], int n, struct node *const in[],
@@ -83,6 +85,10 @@ struct node *before_loading(struct work *, struct node *); /* what it shows,
 /* attention.c, attention_step.c */
 bool attention_find(struct work *);          /* false: out of memory */
 bool step_attention(struct work *, struct node *);
+
+/* remake.c */
+bool values_remake(struct work *, bool *any); /* after nodes were grouped, which they are to be again if any was remade.
+                                    false: out of memory */
 
 /* summed.c */
 bool sums_join_products(struct work *);      /* false: out of memory */
