@@ -394,7 +394,8 @@ entry lu_columns(f64* all, s64* orders, s64* status, u64 n, u64 from, u64 to) {
   }
 }
   )
-  /* The same of at most 8 columns and 2048 rows: a thread has four rows in registers. Other columns wait for lu_swap.
+  /* The same of at most 8 columns and 2048 rows: a thread has four rows in registers, which go there and
+   * back through shared memory, so that neighbours are read together. Other columns wait for lu_swap.
    * swaps: where the row of each column was found. */
   WRITTEN(
 entry lu_panel(f64* all, u32* swaps, s64* status, u64 n, u64 from, u64 to) of 512 {
@@ -406,11 +407,19 @@ entry lu_panel(f64* all, u32* swaps, s64* status, u64 n, u64 from, u64 to) of 51
   u32 rows = u32(n - from);
   u32 columns = u32(to - from);
   u32 own = tid >> 5;
+  shared f64 box[4608];
   f64 x[32];
-  repeat (r, 4) { repeat (w, 8) {
-    x[r * 8 + w] = 0;
-    if (tid + 512 * r < rows && w < columns) { x[r * 8 + w] = a[u64(tid + 512 * r) * n + w]; }
-  } }
+  repeat (r, 4) {
+    repeat (j, 8) {
+      u32 i = tid / 8 + 64 * j;
+      f64 v = 0;
+      if (i + 512 * r < rows && tid % 8 < columns) { v = a[u64(i + 512 * r) * n + u64(tid % 8)]; }
+      box[i * 9 + tid % 8] = v;
+    }
+    bar;
+    repeat (w, 8) { x[r * 8 + w] = box[tid * 9 + w]; }
+    bar;
+  }
   repeat (k, 8) { if (k < columns) {
     u64 best = 0;
     u32 at = k;
@@ -459,9 +468,15 @@ entry lu_panel(f64* all, u32* swaps, s64* status, u64 n, u64 from, u64 to) of 51
       } }
     }
   } }
-  repeat (r, 4) { repeat (w, 8) {
-    if (tid + 512 * r < rows && w < columns) { a[u64(tid + 512 * r) * n + w] = x[r * 8 + w]; }
-  } }
+  repeat (r, 4) {
+    bar;
+    repeat (w, 8) { box[tid * 9 + w] = x[r * 8 + w]; }
+    bar;
+    repeat (j, 8) {
+      u32 i = tid / 8 + 64 * j;
+      if (i + 512 * r < rows && tid % 8 < columns) { a[u64(i + 512 * r) * n + u64(tid % 8)] = box[i * 9 + tid % 8]; }
+    }
+  }
 }
   )
   /* What a panel found, in all other columns and in the order of rows; a thread a column. */

@@ -120,16 +120,22 @@ entry select_sums(u32* counts, u32* totals, u32 tiles) {
   shared u32 part[8];
   u32* c = counts + u64(block) * u64(tiles);
   u32 before = 0;
-  u32 at = 0;
-  while (at < tiles) {
-    u32 here = 0;
-    if (at + tid < tiles) { here = c[at + tid]; }
-    u32 sum = here; ) SUMS_BEFORE WRITTEN(
-    if (at + tid < tiles) { c[at + tid] = before + sum; }
-    if (tid == 255) { part[0] = sum + here; }
+  u32 at = tid * 16;
+  u32 here[16];
+  while (at - tid * 16 < tiles) {
+    u32 sum = 0;
+    repeat (j, 16) { here[j] = 0; if (at + j < tiles) { here[j] = c[at + j]; } }
+    repeat (j, 16) { sum = sum + here[j]; }
+    u32 own = sum; ) SUMS_BEFORE WRITTEN(
+    u32 to = before + sum;
+    repeat (j, 16) {
+      if (at + j < tiles) { c[at + j] = to; }
+      to = to + here[j];
+    }
+    if (tid == 255) { part[0] = sum + own; }
     bar;
     before = before + part[0];
-    at = at + 256;
+    at = at + 4096;
     bar;
   }
   if (tid == 0) { totals[block] = before; }
@@ -159,11 +165,13 @@ entry select_take(T* x, u64* states, u32* counts, u32* totals, T* found, u32* pl
   T* a = x + (u64(row) * n + u64(tile) * TILE);
   K key;
   K b;
+  K b_of[16];
   u32 at = 0;
   while (at < TILE) {
-    b = 0;
-    bool is_there = u64(at + lane) < left;
-    if (is_there) { b = K(a[at + lane]); } ) KEY_OF_B WRITTEN(
+    repeat (j, 16) { b_of[j] = 0; if (u64(at + lane + 32 * j) < left) { b_of[j] = K(a[at + lane + 32 * j]); } }
+    repeat (j, 16) {
+    b = b_of[j];
+    bool is_there = u64(at + lane) < left; ) KEY_OF_B WRITTEN(
     bool is_between = is_there && key > first && key < last;
     bool is_first = is_there && key == first;
     bool is_last = is_there && key == last && first != last;
@@ -183,6 +191,7 @@ entry select_take(T* x, u64* states, u32* counts, u32* totals, T* found, u32* pl
     }
     repeat (k, 3) { before[k] = before[k] + popc(k == 0 ? between : k == 1 ? firsts : lasts); }
     at = at + 32;
+    }
   }
 }
 );
