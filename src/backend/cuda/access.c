@@ -224,6 +224,8 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
   return total;
 }
 
+static bool is_shared(const char *space) { return !strcmp(space, ".shared"); }
+
 enum { TRIES = 4 }; /* in memory that all processors share; places of a block of threads have few who compete */
 
 /* A few tries: goes to done if new = old o src is there now, or would change nothing. */
@@ -232,7 +234,7 @@ static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_
   const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d);
   const char *is = ptx_own(p, OWN_PRED), *n = ptx_own(p, OWN_WORD), *again = ptx_label(p, "try");
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
-  ptx_line(p, "mov.u32 %s, %d", n, *space ? TRIES : 1);
+  ptx_line(p, "mov.u32 %s, %d", n, is_shared(space) ? 1 : TRIES);
   ptx_place_loop(p, again);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, new, old);
@@ -265,11 +267,12 @@ static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft
   ptx_place(p, done);
 }
 
-/* red.add.f32 in global memory takes denormals for 0. From |src| >= 2^-100 on neither a denormal in memory nor a
- * denormal sum can make a difference: the one is below half an ulp of src, the other is no multiple of the ulps. */
+/* red.add.f32 in global memory takes denormals for 0, unlike that in shared memory. From |src| >= 2^-100 on neither a denormal in
+ * memory nor a denormal sum can make a difference: the one is below half an ulp of src, the other is no multiple of the ulps. */
 static void add_f32(struct printer *p, const char *space, const char *address, const char *src) {
   const char *size = ptx_own(p, OWN_WORD), *is_tiny = ptx_own(p, OWN_PRED);
   const char *tiny = ptx_label(p, "tiny"), *done = ptx_label(p, "done");
+  if (is_shared(space)) { ptx_line(p, "red.shared.add.f32 [%s], %s", address, src); return; }
   ptx_line(p, "and.b32 %s, %s, 0x7fffffff", size, src);
   ptx_line(p, "setp.lt.u32 %s, %s, 0x0d800000", is_tiny, size);
   ptx_line(p, "@%s bra %s", is_tiny, tiny);

@@ -6,7 +6,7 @@
  *
  * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each
  * block of threads combines into its own copy, neutral at first, and at its end combines that once into the output. Otherwise it
- * combines into the output at once. Addresses are generic, so the statements in between are the same. An output that is not read
+ * combines into the output at once. An output that is not read
  * before starts empty; that is an entry of its own, launched before. */
 #include "backend/cuda/printer.h"
 
@@ -134,6 +134,21 @@ void ptx_copies_end(struct printer *p) {
   if (p->survey.has_private) ptx_line(p, "bar.sync 0");
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_COPY) end(p, r);
+}
+
+/* The copy is in shared memory, where the machine has instructions of its own, or it is the output itself. */
+void ptx_combine_copy(struct printer *p, int b, enum kir_op op, const char *address, const char *src) {
+  const char *in_place = ptx_label(p, "in_place"), *done = ptx_label(p, "done"), *at = ptx_own(p, OWN_LONG);
+  int row = 0;
+  while (p->plan->rows[row].kind != PTX_COPY || p->plan->rows[row].of != b) row++;
+  ptx_line(p, "@$in_place%d bra %s", row, in_place);
+  ptx_line(p, "cvta.to.shared.u64 %s, %s", at, address);
+  ptx_combine(p, ".shared", op, dtype_of(p, b), at, src);
+  ptx_line(p, "bra %s", done);
+  ptx_place(p, in_place);
+  ptx_line(p, "cvta.to.global.u64 %s, %s", at, address);
+  ptx_combine(p, ".global", op, dtype_of(p, b), at, src);
+  ptx_place(p, done);
 }
 
 void ptx_empty_outputs(struct printer *p) {

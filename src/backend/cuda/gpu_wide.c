@@ -6,6 +6,7 @@
  * in shared memory, where a warp adds them in that order, as in the main entry.
  * long: of the same kernels, for longer rows. A thread goes through the row by ROW_EACH elements, and kept values lie in shared
  * memory, as those of the main entry.
+ * loose: the same, where nothing is aligned: elements one by one, but as many under way.
  *
  * Both print the same statements as the main entry, once for each element, on registers of its own: value v of element e is called
  * as in the kernel, with $e behind it. What is the same for all elements is printed once. Whoever launches sees to it that
@@ -14,8 +15,10 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
-                                          takes about 0.1 ms for each */
+/* Elements of a row for each thread, the longest row that registers hold, threads of a block with longer ones, and blocks that find
+ * room on a processor: while one waits at a barrier others load. */
+enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, ROW_BLOCKS = 3 };
+enum { MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
 
@@ -272,6 +275,11 @@ static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, 
   int element[PTX_WIDE];
   for (int i = 0; i < each; i++) element[i] = e + i;
   p->reg = p->wide[e];
+  if (each == 1) { /* a narrow one is no word */
+    p->narrow[s->out[0]] = (uint8_t)memory_of(p, s);
+    ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
+    return;
+  }
   ptx_load_each(p, s, space, ptx_address(p, s->buf, s->at), each, element);
 }
 
@@ -303,6 +311,10 @@ static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e,
   int element[PTX_WIDE];
   for (int i = 0; i < each; i++) element[i] = e + i;
   p->reg = p->wide[e];
+  if (each == 1) {
+    ptx_store_value(p, ptx_space(p, s->buf), memory_of(p, s), ptx_address(p, s->buf, s->at), s->in[0]);
+    return;
+  }
   ptx_store_each(p, s, ptx_space(p, s->buf), ptx_address(p, s->buf, s->at), each, element);
 }
 
@@ -402,7 +414,7 @@ static void one_by_one(struct printer *p, const struct kir_stmt *loop, const cha
 }
 
 static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
-  int each = p->plan->wide.each;
+  int each = p->each;
   const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *end = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG);
   const char *again = ptx_label(p, "wide"), *apart = ptx_label(p, "apart"), *leave = ptx_label(p, "leave");
   struct where together = w;
@@ -470,7 +482,7 @@ static void start_folds(struct printer *p, const struct kir_stmt *loop) {
 /* Elements from `first` on, n of the row in all, a multiple of `each`: chunk i of this thread begins with element
  * (i threads + thread) each of these. active: by the first element of a chunk, whether it is of the row. */
 static void number_chunks(struct printer *p, const struct kir_stmt *loop, const char *first, const char *n, const char *active[]) {
-  int each = p->plan->wide.each;
+  int each = p->each;
   const char *step = ptx_own(p, OWN_LONG), *var = ptx_val(p, loop->var);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
@@ -485,7 +497,7 @@ static void number_chunks(struct printer *p, const struct kir_stmt *loop, const 
 
 /* The row's n elements at once. */
 static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
-  int each = p->plan->wide.each, slot = 0;
+  int each = p->each, slot = 0;
   const char *active[PTX_WIDE];
   bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
   number_chunks(p, loop, NULL, n, active);
@@ -523,7 +535,7 @@ static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_
 }
 
 static void long_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
-  int each = p->plan->wide.each;
+  int each = p->each;
   const char *active[PTX_WIDE], *first = ptx_own(p, OWN_LONG), *is_over = ptx_own(p, OWN_PRED), *step = ptx_own(p, OWN_LONG);
   const char *again = ptx_label(p, "part"), *leave = ptx_label(p, "leave");
   bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
@@ -555,16 +567,21 @@ static void long_loop(struct printer *p, const struct kir_stmt *loop, const char
 
 /* ---- The entries ---------------------------------------------------------------------------------------------------------- */
 
-void ptx_long_body(struct printer *p) {
+static void long_rows(struct printer *p, int each) {
   if (!ptx_name_elements(p, ROW_EACH)) return;
-  p->threads = LONG_THREADS;
+  p->threads = LONG_THREADS, p->each = each;
   p->lane_loop = long_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");
 }
 
+void ptx_long_body(struct printer *p) { long_rows(p, p->plan->wide.each); }
+void ptx_loose_body(struct printer *p) { long_rows(p, 1); }
+
 void ptx_wide_body(struct printer *p) {
-  if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
+  p->each = p->plan->wide.each;
+  if (p->plan->wide.is_rows) p->blocks = ROW_BLOCKS;
+  if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->each)) return;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");
@@ -589,8 +606,10 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
   const struct ptx_wide *w = &p->wide;
   if (!p->wide_entry) return false;
   int64_t n = ptx_size(&w->length, sizes, args);
+  bool aligned = n % w->each == 0 || !w->is_rows;
   if (n < w->each) return false;
-  for (int i = 0; i < w->n_bufs; i++) if (!is_aligned(p, i, bufs, sizes, args)) return false;
+  for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
+  if (!aligned && (!p->long_entry || n <= ROW_LENGTH)) return false;
   if (!w->is_rows) {
     int64_t lanes = parts(n, w->each), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
     while (x < lanes && x < 256) x *= 2;
@@ -600,10 +619,11 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
     s->grid[0] = (unsigned)least(parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(parts(rows, y), 65535);
     return s->is_wide = true;
   }
-  if (n % w->each || (n > ROW_LENGTH && (!p->long_entry || s->row_bytes))) return false;
   unsigned threads = 32;
   if (n > ROW_LENGTH) { /* where few rows have room on a processor, each has more threads */
+    if (!p->long_entry || s->row_bytes) return false;
     s->block[0] = n > LONG_THREADS / 2 * ROW_EACH * 4 ? LONG_THREADS : LONG_THREADS / 2;
+    s->is_loose = !aligned;
     return s->is_wide = s->is_long = true;
   }
   while (threads * ROW_EACH < n) threads *= 2;

@@ -116,6 +116,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   if (!at) at = ptx_address(p, s->buf, s->at);
   if (s->op == KIR_SET) ptx_store_value(p, space, d, at, s->in[0]);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
+  else if (p->survey.bufs[s->buf].private_op != KIR_OPS) ptx_combine_copy(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
   if (s->op == KIR_MUL) p->contended = 1 + s->buf; /* min and max soon find nothing to change */
   p->guard = guard;
@@ -198,7 +199,7 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 
 /* A body of few statements is written four times: its loads are under way together. Those of serial loops wait for each other, so
  * there it pays for longer ones too. */
-enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
+enum { UNROLLED = 4, UNROLLED_SHORT = 8, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
@@ -260,7 +261,7 @@ static bool folds(const struct kir_stmt *loop) {
 
 static int copies_of(const struct kir_stmt *s) {
   int n = length(&s->body);
-  if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n < SHORT_SERIAL ? UNROLLED : 0;
+  if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n <= SHORT ? UNROLLED_SHORT : n < SHORT_SERIAL ? UNROLLED : 0;
   return n <= A_SUM && folds(s) ? UNROLLED_TINY : n < SHORT ? UNROLLED : 0;
 }
 
@@ -289,15 +290,39 @@ static bool is_always_there(const struct kir_kernel *k, const struct kir_stmt *s
 
 static bool holds_up(const struct kir_stmt *s) { return s->kind == KIR_CHECK || (s->kind == KIR_STORE && s->op != KIR_SET); }
 
-/* Checks and combining in memory keep the compiler from moving the loads of a copy of the body ahead of the one before: those that
- * may come early are printed here, for all copies. */
+/* Made of what is known before the body, and of the variable of the loop at most once a product: an address that goes forward by
+ * the same bytes. */
+static bool is_steady(const struct kir_stmt *loop, const struct kir_stmt *load) {
+  for (int d = 0; d < load->n_at; d++) {
+    for (const struct kir_stmt *x = loop->body.first; x; x = x->next)
+      for (int i = 0; i < x->n_out; i++) if (survey_mentions(load->at[d], x->out[i])) return false;
+    for (int i = 0; i < load->at[d].n; i++) {
+      int n = 0;
+      for (int j = 0; j < load->at[d].term[i].n; j++) n += load->at[d].term[i].val[j] == loop->var;
+      if (n > 1) return false;
+    }
+  }
+  return true;
+}
+
+/* Nothing in the body of a serial loop keeps a later step from being reached. */
+static bool goes_through(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    if (s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_FOLD && s->kind != KIR_CARRY && s->kind != KIR_NEXT)
+      return false;
+  return true;
+}
+
+/* Loads of all copies of a body are printed here where the compiler would not move them ahead of the copy before: over checks and
+ * combining in memory it may not, and of a serial loop it would rather save registers. */
 static void early_loads(struct printer *p, const struct kir_stmt *loop, const char *step, int copies) {
-  bool is_held = false;
+  bool is_serial = loop->kind == KIR_SERIAL, is_held = is_serial && goes_through(loop);
   p->early = (struct ptx_early){ .turn = -1 };
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) is_held |= holds_up(s);
+  for (const struct kir_stmt *s = loop->body.first; s && !is_serial; s = s->next) is_held |= holds_up(s);
   if (!is_held || copies > PTX_EARLY_COPIES) return;
   for (const struct kir_stmt *s = loop->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
-    if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN || !is_always_there(p->k, s)) continue;
+    if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN) continue;
+    if (is_serial ? !is_steady(loop, s) : !is_always_there(p->k, s)) continue;
     const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at);
     const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
     ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
@@ -323,6 +348,8 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
   int n_checks = p->n_checks, copies = copies_of(s);
+  struct ptx_early around = p->early;
+  bool is_ahead = false;
   if (copies) {
     ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, copies - 1);
     place_copies(p, s, many);
@@ -335,9 +362,11 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     ptx_line(p, "@%s bra %s", over, leave);
   }
   look(p, s, copies ? copies : 1);
-  if (copies && w.lane == s) early_loads(p, s, step, copies);
+  if (copies && p->walks && p->walks->loop == s) is_ahead = ptx_walks_ahead(p, p->walks, copies);
+  else if (copies) early_loads(p, s, step, copies);
   for (int i = 0; i < copies + 1; i++) {
-    p->early.turn = i < copies && w.lane == s ? i : -1;
+    p->early.turn = i < copies && (is_ahead || !p->walks || p->walks->loop != s) ? i : -1;
+    if (i == copies && is_ahead) p->walks->is_ahead = false;
     if (copies && i == copies) {
       if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
       ptx_line(p, "bra %s", many);
@@ -351,6 +380,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
   ptx_line(p, "bra %s", few);
   ptx_place(p, leave);
+  p->early = around;
 }
 
 /* As long as there are twice as many steps to come as are fetched ahead. What is left over is loaded again by whoever takes the

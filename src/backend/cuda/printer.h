@@ -32,11 +32,12 @@ struct ptx_walks {
   const struct kir_stmt *loop;
   int n, depth, turn;              /* depth: steps fetched ahead, 0: none; turn: the copy of the body that is printed, -1: one that
                                       loads for itself */
+  bool is_ahead;                   /* the walks are at the first step behind the copies that are printed */
   struct ptx_walk *walk;
 };
 
-/* Loads of a lane loop that were printed ahead of all copies of its body (nest.c, gpu_turned.c). */
-enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 8 };
+/* Loads of a loop that were printed ahead of all copies of its body (nest.c, walk.c, gpu_turned.c). */
+enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 16 };
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
   const struct kir_stmt *s[PTX_EARLY];
@@ -71,6 +72,7 @@ struct printer {
   bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
   const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
   int n_wide;
+  int each;                  /* gpu_wide.c: neighbours that are loaded and stored together */
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
@@ -126,6 +128,8 @@ struct where;
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
+bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies); /* loads of so many steps, as `early`; false: it is no loop
+                                                                        for that */
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */
 const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */
@@ -196,7 +200,8 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);
-void ptx_long_body(struct printer *); /* of rows too long for registers */
+void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
+void ptx_loose_body(struct printer *); /* .. and not aligned */
 /* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
 bool ptx_name_elements(struct printer *, int n);
 /* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */
@@ -241,6 +246,7 @@ void ptx_attention(struct printer *);
 /* copies.c: private outputs. */
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */
 void ptx_copies_end(struct printer *);    /* combines the copies into the outputs */
+void ptx_combine_copy(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* into one of those */
 void ptx_empty_outputs(struct printer *); /* the body of the entry that comes before */
 void ptx_copy_of(struct printer *, const struct kir_stmt *private_loop); /* in order: neutral copies of this iteration */
 void ptx_combine_own(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* in such a copy */

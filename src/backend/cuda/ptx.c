@@ -278,8 +278,24 @@ static bool printer_begin(struct printer *p) {
   return !p->why;
 }
 
+static bool has(const struct kir_block *b, enum kir_kind kind) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) if (s->kind == kind || has(&s->body, kind)) return true;
+  return false;
+}
+
+/* Blocks of threads that are to find room on a processor. Left to itself the compiler saves registers and loads one number at a
+ * time, so that a step of a loop waits for memory as often as it has operands (ptxas 13.0: an RNN's products in 32 registers, 56
+ * with this). */
+enum { BLOCKS_OF_FOLDS = 3, BLOCKS_OF_TIME = 1 };
+
+static int blocks_wanted(const struct printer *p) {
+  const struct kir_block *b = &p->k->body;
+  return has(b, KIR_CARRY) ? BLOCKS_OF_TIME : has(b, KIR_SERIAL) && !p->survey.is_cooperative ? BLOCKS_OF_FOLDS : 0;
+}
+
 static void entry(struct printer *p, struct text *out, const char *name, void (*body)(struct printer *), bool has_rows) {
   if (!printer_begin(p)) return;
+  if (body == main_body) p->blocks = blocks_wanted(p);
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
@@ -366,7 +382,7 @@ static void small_floats(struct printer *p) { ptx_floats(p, 1); }
 static void part(struct printer *last, struct text *out, struct ptx_plan *plan, int which, const char *name,
                  void (*body)(struct printer *)) {
   struct printer p = again(last);
-  if (name && !p.why) entry(&p, out, name, body, which == PTX_LONG);
+  if (name && !p.why) entry(&p, out, name, body, which == PTX_LONG || which == PTX_LOOSE);
   plan->end[which] = out->n;
   *last = p;
 }
@@ -388,6 +404,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
+  if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   heading(p, out);
   plan->heading_bytes = out->n;
   struct printer main = again(p), init;
@@ -409,6 +426,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   last.survey.is_cooperative = p->survey.is_cooperative;
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
   part(&last, out, plan, PTX_LONG, plan->long_entry, ptx_long_body);
+  part(&last, out, plan, PTX_LOOSE, plan->loose_entry, ptx_loose_body);
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   p->why = last.why;

@@ -74,11 +74,23 @@ static bool coefficient(struct kir_lin l, int var, int64_t *n) {
   return true;
 }
 
+/* Locals are row-major. */
+static bool has_fixed_step_in_local(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s,
+                                    int64_t *bytes) {
+  for (int d = 0; d < s->n_at; d++) {
+    int64_t n;
+    if (!coefficient(s->at[d], loop->var, &n) || (n && d < s->n_at - 1) || n > INT16_MAX || n < -INT16_MAX) return false;
+    *bytes += n * kir_width((weft_dtype)p->k->bufs[s->buf].dtype);
+  }
+  return true;
+}
+
 /* Bytes from a step to the next, where strides say so. What combines in memory needs its address in a register. */
 static bool has_fixed_step(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int64_t *bytes) {
   const struct kir_buf *b = &p->k->bufs[s->buf];
   *bytes = 0;
   if (s->kind == KIR_STORE && s->op != KIR_SET) return false;
+  if (b->kind == KIR_LOCAL) return has_fixed_step_in_local(p, loop, s, bytes);
   if (b->kind > KIR_INOUT || p->survey.bufs[s->buf].private_op != KIR_OPS) return false;
   for (int d = 0; d < s->n_at; d++) {
     int stride = p->shape->stride[s->buf][d];
@@ -171,7 +183,47 @@ bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
   return true;
 }
 
+/* Nothing but instructions, and loads that walk: so all of them may be loaded before anything is computed. */
+static bool only_loads(const struct ptx_walks *all) {
+  int n = 0;
+  for (const struct kir_stmt *s = all->loop->body.first; s; s = s->next) {
+    if (s->kind == KIR_LOAD) n++;
+    else if (s->kind != KIR_OP && s->kind != KIR_CARRY && s->kind != KIR_NEXT) return false;
+  }
+  for (int k = 0; k < all->n; k++) if (all->walk[k].s->kind != KIR_LOAD) return false;
+  return n == all->n;
+}
+
+/* The next address of a walk, for copy i of the body that is printed ahead. */
+static const char *address_ahead(struct printer *p, struct ptx_walk *w, int i) {
+  if (!w->step) return ptx_textf(p, "%s+%d", w->at, (int)(w->passed + i * w->bytes));
+  const char *at = i ? ptx_own(p, OWN_LONG) : w->at;
+  if (i) ptx_line(p, "add.s64 %s, %s, %s", at, w->ahead, w->step);
+  return w->ahead = at;
+}
+
+bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies) {
+  if (all->depth || !all->n || all->n > PTX_EARLY || copies > PTX_EARLY_COPIES || !only_loads(all)) return false;
+  p->early = (struct ptx_early){ .n = all->n, .turn = -1 };
+  for (int i = 0; i < copies; i++)
+    for (int k = 0; k < all->n; k++) {
+      struct ptx_walk *w = &all->walk[k];
+      const struct kir_buf *b = &p->k->bufs[w->s->buf];
+      const char *at = address_ahead(p, w, i), *space = b->kind == KIR_IN ? ".global.nc" : ptx_space(p, w->s->buf);
+      p->early.s[k] = w->s;
+      p->early.reg[k][i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
+      ptx_load(p, space, (weft_dtype)b->dtype, p->early.reg[k][i], at);
+    }
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->ahead, w->step);
+    else w->passed += copies * w->bytes;
+  }
+  return all->is_ahead = true;
+}
+
 void ptx_walks_step(struct printer *p, struct ptx_walks *all) {
+  if (all->is_ahead) return;
   for (int k = 0; k < all->n; k++) {
     struct ptx_walk *w = &all->walk[k];
     if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->at, w->step);
