@@ -17,9 +17,9 @@ static bool is_turned(const weft_array *x) {
   return axes[n->rank - 1] == n->rank - 2;
 }
 
-/* y = a b:  da = dy b',  db = a' dy. The derivative by a matrix that is shown turned is turned back behind this; so that it comes to
- * lie as the matrix does, and what is made of both (a step of an optimiser) reads rows of both, it is the transpose of another product:
- * a' dy = (dy' a)', whose elements are the same sums. */
+/* y = a b:  da = dy b',  db = a' dy. The derivative by a matrix that is shown turned is turned back behind this; so that it
+ * comes to lie as the matrix does, and what is made of both (a step of an optimiser) reads rows of both, it is the transpose
+ * of another product: a' dy = (dy' a)', whose elements are the same sums. */
 static weft_array *matmul_vjp(const struct rule *r, int k, weft_array *dy) {
   weft_array *a = r->in[0], *b = r->in[1];
   if (is_turned(r->in[k])) return turned(k == 0 ? weft_matmul(b, turned(dy)) : weft_matmul(turned(dy), a));
