@@ -273,6 +273,7 @@ static const struct { const char *sign, *op; int level; enum binary_kind kind; }
   { "%", "rem", 10, DIVIDED },
 };
 
+/* As instructions would: sums and products wrap around. */
 static int64_t of_numbers(const char *s, int64_t a, int64_t b) {
   if (!strcmp(s, "<<")) return (int64_t)((uint64_t)a << b);
   if (!strcmp(s, ">>")) return a >> b;
@@ -288,11 +289,11 @@ static int64_t of_numbers(const char *s, int64_t a, int64_t b) {
     case '&': return a & b;
     case '^': return a ^ b;
     case '|': return a | b;
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return b ? a / b : 0;
-    default: return b ? a % b : 0;
+    case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
+    case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
+    case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
+    case '/': return !b ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+    default: return !b || b == -1 ? 0 : a % b;
   }
 }
 
