@@ -168,7 +168,7 @@ static weft_array *by_minors(weft_array *a, int n) {
 /* The derivative of y by x of this order, each time in a direction of its own. */
 static weft_array *in_directions(weft_array *y, weft_array *x, int n, int order, bool is_forward) {
   for (int k = 0; k < order; k++) {
-    double w[16];
+    double w[25];
     weft_array *dy, *d;
     for (int i = 0; i < n * n; i++) w[i] = (i * 7 + k * 5) % 11 - 4.5;
     d = weft_from(WEFT_F64, WEFT_DIMS(n, n), w);
@@ -201,6 +201,20 @@ SCOPED(derivatives_of_a_determinant_are_there_at_every_rank_and_order) {
           if (!(fabs(got - want) <= 1e-9 * fmax(1, fabs(want))))
             test_fail(__FILE__, __LINE__, "n %d, rank %d, order %d, form %d: %g, not %g", n, rank, order, form, got, want);
         }
+}
+
+/* More pivots that are nearly 0, and equally so, than a derivative of this order has use for. */
+SCOPED(derivatives_of_a_determinant_are_there_where_many_pivots_are_equally_small) {
+  for (int k = 0; k < 3; k++)
+    for (int order = 1; order <= 3; order++) {
+      double small = k == 0 ? 1e-17 : k == 1 ? 1e-8 : 1e-3, a[25] = { 0 }, got, want;
+      for (int i = 0; i < 5; i++) a[i * 6] = i ? i % 2 ? small : -small : 1;
+      weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(5, 5), a);
+      EXPECT_OK(weft_read(in_directions(weft_det(x), x, 5, order, order % 2), WEFT_F64, &got, sizeof got));
+      EXPECT_OK(weft_read(in_directions(by_minors(x, 5), x, 5, order, true), WEFT_F64, &want, sizeof want));
+      if (!(fabs(got - want) <= 1e-12 * fmax(1, fabs(want))))
+        test_fail(__FILE__, __LINE__, "pivots of %g, order %d: %g, not %g", small, order, got, want);
+    }
 }
 
 SCOPED(second_derivatives_of_many_determinants_are_those_of_each_and_have_an_end) {

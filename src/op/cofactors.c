@@ -151,7 +151,7 @@ static void add_all(struct cofactors *c, bool is_small[], double *d) {
   int n = find_small(c, is_small, &size);
   if (n == 0) add_at(c, c->d, 1);
   for (int m = 0; n > 0 && m <= n; m++) {
-    for (int64_t i = 0; i < c->n; i++) d[i] = c->d[i] + (is_small[i] ? place(m) * size : 0);
+    for (int64_t i = 0; i < c->n; i++) d[i] = c->d[i] + (is_small[i] ? 1.25 * place(m) * size : 0); /* no sum is 0 */
     add_at(c, d, weight_of(m, n + 1));
   }
 }
