@@ -1,5 +1,6 @@
 /* tails.c -- weft_loop_tail: outputs of the last steps are rows of those of all, in less memory. */
 #include <string.h>
+#include "graph/function.h"
 #include "values.h"
 
 enum { ROWS = 7 };
@@ -180,6 +181,52 @@ TEST(a_loop_that_until_ends_is_run_once_more_to_count_its_steps) {
     EXPECT_F64(four, 6, 7, 8, 9);
     weft_scope_discard(s);
   }
+}
+
+/* The sum of the last two of p, 1.5 p, .. beyond q, and of the last row of them by itself: two lengths. */
+static weft_function *last_two(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, 0, NULL), weft_input(WEFT_F64, 0, NULL) }, *row[2];
+  for (int k = 0; k < 2; k++) {
+    weft_loop *l = weft_loop_open(weft_integer(100));
+    weft_array *c = weft_loop_carry(l, in[k]), *next = weft_mul(c, weft_scalar(1.5));
+    weft_loop_next(l, c, next);
+    weft_loop_until(l, weft_gt(next, weft_scalar(100)));
+    row[k] = weft_loop_tail(l, next, 2);
+    weft_loop_close(l);
+  }
+  weft_array *y = weft_add(weft_sum(row[0], WEFT_ALL), weft_mul(weft_sum(row[1], WEFT_ALL), weft_scalar(1000)));
+  return weft_compile(s, 2, in, 1, &y);
+}
+
+static double last_two_plainly(double x) {
+  double before = 0, now = x * 1.5;
+  for (; !(now > 100); now *= 1.5) before = now;
+  return before + now;
+}
+
+TEST(calls_that_tell_the_lengths_of_one_before_run_its_plans_and_make_no_graph) {
+  static const double start[] = { 1, 70, 1.2, 30, 1 };
+  weft_scope *outer = weft_scope_open();
+  weft_function *f = last_two();
+  eval_write_calls(INT64_MAX);
+  uint64_t most = 0;
+  for (int round = 0; round < 4; round++)
+    for (int i = 0; i < 5; i++)
+      for (int k = 0; k < 5; k++) {
+        weft_scope *s = weft_scope_open();
+        weft_array *in[] = { f64_of(start[i]), f64_of(start[k]) }, *y;
+        if (i == k) in[1] = in[0]; /* one array for both */
+        uint64_t before = node_serial();
+        weft_call(f, 2, in, 1, &y);
+        EXPECT_F64(y, last_two_plainly(start[i]) + 1000 * last_two_plainly(start[k]));
+        uint64_t made = node_serial() - before;
+        bool is_one_step = start[i] == 70 || start[k] == 70; /* its first stretch has none: that is written anew */
+        if (round == 3 && made > most && !is_one_step) most = made;
+        weft_scope_discard(s);
+      }
+  if (most > 24) test_fail(__FILE__, __LINE__, "a call made %llu nodes", (unsigned long long)most);
+  weft_scope_discard(outer);
 }
 
 TEST(the_last_rows_and_the_last_state_of_a_loop_that_until_ends_are_computed_together) {

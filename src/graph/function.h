@@ -19,6 +19,7 @@ void function_retain(struct weft_function *), function_release(struct weft_funct
 struct failure *function_ended(const char *fn, const struct weft_function *); /* why it cannot be used at all; NULL: it can */
 
 void plan_set_free(struct plan_set *); /* run/; NULL: nothing */
+void eval_write_calls(int64_t ns);     /* run/; for tests: calls that take no longer are written down (run/tape.h) */
 
 /* Which symbols of the inputs become what, if the function is given these. The table grows, and is the caller's to free.
  * false: *failure says what does not fit (fn: the public name for the message). */

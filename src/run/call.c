@@ -1,12 +1,14 @@
 /* call.c -- calls of functions: planned once for each combination of sizes, strides and wanted results. */
 #include <pthread.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "graph/copy.h"
 #include "graph/function.h"
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/show.h"
+#include "run/tape.h"
 
 struct call_plan {
   struct call_plan *next;
@@ -18,11 +20,15 @@ struct call_plan {
   struct node **captured;   /* by leaf */
   bool *is_constant;        /* the same: it is captured */
   atomic_bool has_run;      /* then what its products pack of constants is kept: who calls but once has no use for it */
+  _Atomic(struct tape *) tape; /* without a plan: what calls have run; NULL: nothing yet */
 };
 struct plan_set { _Atomic(struct call_plan *) entry; int n; }; /* read without the lock: entries only join, at the front */
 
 pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held while an entry joins */
 
+/* Calls that take no longer are written down: what they compute in vain, where a later one tells other sizes, is little. */
+static _Atomic int64_t short_ns = 200000;
+void eval_write_calls(int64_t ns) { atomic_store(&short_ns, ns); }
 enum { MOST = 256 }; /* plans of a function: they stay as long as it does. For further sizes the table of all plans is asked, which
                         forgets */
 
@@ -31,6 +37,7 @@ static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_c
 static void entry_free(struct call_plan *e) {
   for (int i = 0; e->captured && i < e->n_leaves; i++) node_release(e->captured[i]);
   plan_release(e->plan);
+  tape_free(atomic_load(&e->tape));
   mem_free(e->word);
   mem_free(e->input);
   mem_free(e->captured);
@@ -299,8 +306,7 @@ struct failure *eval_hand_over(int n, struct node *item[], struct node *const re
   return failure;
 }
 
-static struct failure *run_parts(struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
-  for (int i = 0; i < n; i++) if (!node_is_known(item[i])) return no_size(item[i]);
+static struct failure *run_anew(struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
   struct node **out, **result;
   struct failure *failure = expand_items(f, in, n, item, &out, &result);
   if (failure) return failure;
@@ -309,14 +315,43 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
   return failure;
 }
 
+/* The same, written down where it is short: on arguments with an identity of their own, as one may be given twice. */
+static struct failure *run_written(struct call_plan *e, struct weft_function *f, int n, struct node *item[],
+                                   struct node *const in[]) {
+  struct node *few[16], **alias = f->n_in <= 16 ? few : mem_alloc(sizeof *alias * (size_t)f->n_in);
+  int made = 0;
+  while (alias && made < f->n_in && (alias[made] = alias_of(in[made]))) made++;
+  bool is_ready = alias && made == f->n_in;
+  struct recorder *r = is_ready ? tape_begin(f->n_in, alias, n, item) : NULL;
+  int64_t begin = clock_ns();
+  struct failure *failure = run_anew(f, n, item, is_ready ? alias : in);
+  bool is_short = clock_ns() - begin < atomic_load_explicit(&short_ns, memory_order_relaxed);
+  if (r) tape_end(r, &e->tape, &call_mutex, !failure && is_short);
+  if (alias) nodes_release(made, alias);
+  if (alias != few) mem_free(alias);
+  return failure;
+}
+
+static struct failure *run_parts(struct call_plan *e, struct weft_function *f, int n, struct node *item[],
+                                 struct node *const in[]) {
+  for (int i = 0; i < n; i++) if (!node_is_known(item[i])) return no_size(item[i]);
+  struct tape *tape = atomic_load_explicit(&e->tape, memory_order_acquire);
+  bool has_numbers = false;
+  for (int i = 0; i < f->n_in; i++) has_numbers |= in[i]->op == &op_scalar;
+  if (eval_settings()->check || has_numbers || (tape && tape_is_useless(tape))) return run_anew(f, n, item, in);
+  if (tape && tape_play(tape, n, item, in)) return NULL;
+  return tape_is_full(tape) ? run_anew(f, n, item, in) : run_written(e, f, n, item, in);
+}
+
 static struct failure *run_call(struct call_plan *e, struct weft_function *f,
                                 int n, struct node *item[], struct node *const in[], const struct heirs *heirs) {
-  return e->plan ? run_entry(e, n, item, in, heirs) : run_parts(f, n, item, in);
+  return e->plan ? run_entry(e, n, item, in, heirs) : run_parts(e, f, n, item, in);
 }
 
 static struct failure *run_items(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
+  tape_spoil(); /* of a call around this one */
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
   struct plan_set *s = set_of(f);
   if (!s) return no_memory();

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/pool.h"
+#include "run/tape.h"
 #include "run/verdict.h"
 
 /* ---- results ---- */
@@ -303,6 +304,7 @@ struct failure *eval_run(struct eval *e) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     eval_leaves(e, leaf);
     if (plan_run(e->plan, &r, &f) == WEFT_OK && !(f = await_heirs(e, &r))) f = publish(e, &r, v);
+    if (!f) tape_ran(e);
     if (f) lose_leaves(e, leaf, f);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }

@@ -79,6 +79,7 @@ void eval_drop_plan(struct eval *), eval_free(struct eval *);
 /* length.c */
 /* Runs the loop of these items, or finds how often it runs. */
 struct failure *eval_size_loop(struct node *loop, int n, struct node *const item[]);
+struct failure *eval_integer(struct node *, int64_t *);      /* its value, once it is computed: 0-d */
 struct failure *eval_tell_length(struct node *, dim length); /* the node is the length of a loop that has run */
 
 #endif

@@ -3,6 +3,7 @@
 #include "run/evaluation.h"
 #include <string.h>
 #include "base/mem.h"
+#include "run/tape.h"
 
 /* Items of one loop, evaluated with its capacity for a length (make_program knows); the last is the executed length, which is bound
  * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. */
@@ -28,7 +29,7 @@ static struct failure *eval_unsized(int n, struct node *const target[], dim leng
   return f;
 }
 
-static struct failure *read_integer(struct node *n, int64_t *out) {
+struct failure *eval_integer(struct node *n, int64_t *out) {
   struct failure *f = NULL;
   union { int64_t i64; int32_t i32; int16_t i16; int8_t i8; uint64_t u64; uint32_t u32; uint16_t u16; uint8_t u8; } v = { 0 };
   if (eval_nodes(1, &n, &(struct eval_options){ .only_targets = true }, &f) || value_copy(n, &v, &f)) return f;
@@ -43,6 +44,12 @@ static struct failure *read_integer(struct node *n, int64_t *out) {
     default: *out = v.u8;
   }
   return NULL;
+}
+
+static struct failure *read_integer(struct node *n, int64_t *out) {
+  struct failure *f = eval_integer(n, out);
+  if (!f) tape_told(n, *out);
+  return f;
 }
 
 /* Runs the loop for its items, with memory for the most steps there can be, and binds its length to those it took. */

@@ -8,6 +8,7 @@
 #include "run/buffer.h"
 #include "run/device.h"
 #include "run/eval.h"
+#include "run/tape.h"
 
 weft_array *weft_to(weft_array *x, int device) {
   struct node *n;
@@ -45,6 +46,7 @@ static struct failure *bring(struct node *x, int device) {
 }
 
 struct failure *eval_move(struct node *n) {
+  tape_spoil();
   struct node *x = node_retain(n->in[0]);
   struct failure *f = NULL;
   if (!eval_nodes(1, &x, &(struct eval_options){ .only_targets = true }, &f) && device_of(n) >= 0 && x->value)

@@ -11,6 +11,7 @@
 #include "op/operand.h"
 #include "run/buffer.h"
 #include "run/eval.h"
+#include "run/tape.h"
 #include "run/verdict.h"
 
 struct stacked { int k; struct buffer *buf; uint8_t *data; int64_t row_bytes; }; /* stacked output k, held */
@@ -210,6 +211,7 @@ static struct failure *give_out(const struct uneven *u, int n, struct node *item
 }
 
 struct failure *eval_uneven(int n, struct node *item[]) {
+  tape_spoil();
   struct node *node = item[0]->in[0];
   struct uneven u = { .node = node, .l = loop_of(node) };
   struct failure *f = NULL;
