@@ -529,10 +529,40 @@ def test_a_log_density_of_several_sizes_is_no_new_trace(rng):
     assert len(program_of(f).traces) == 1 and program_of(f).is_open
 
 
-def test_complex_systems_fallback(rng):
-    a, b = pt.zmatrix("a"), pt.zvector("b")
-    values = [rng.standard_normal((3, 3, 2)[:k]) + 1j * rng.standard_normal((3, 3, 2)[:k]) for k in (2, 1)]
-    agrees([a, b], pt.linalg.solve(a, b), *values, rtol=1e-10)
+COMPLEX = {
+    "solve": lambda a, b, lower: pt.linalg.solve(a, b), "of a vector": lambda a, b, lower: pt.linalg.solve(a, b[:, 0], b_ndim=1),
+    "hermitian": lambda a, b, lower: pt.linalg.solve(a, b, assume_a="her", lower=lower),
+    "symmetric": lambda a, b, lower: pt.linalg.solve(a, b, assume_a="sym", lower=lower),
+    "definite": lambda a, b, lower: pt.linalg.solve(a, b, assume_a="pos", lower=lower),
+    "triangular": lambda a, b, lower: pt.linalg.solve_triangular(a, b, lower=lower),
+    "unit triangle": lambda a, b, lower: pt.linalg.solve_triangular(a, b, lower=lower, unit_diagonal=True),
+    "factor": lambda a, b, lower: pt.linalg.cholesky(a, lower=lower), "inverse": lambda a, b, lower: pt.linalg.inv(a)}
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_systems_do_not_fall_back(name, lower, rng):
+    a, b = pt.zmatrix("a"), pt.zmatrix("b")
+    before = sum(weft.pytensor.fallbacks.values())
+    f, g = (pytensor.function([a, b], COMPLEX[name](a, b, lower), mode=mode, on_unused_input="ignore") for mode in ("WEFT", Mode("py", None)))
+    for n in (3, 5, 1):
+        x, y = (rng.standard_normal((n, m)) + 1j * rng.standard_normal((n, m)) for m in (n, 2))
+        definite = x @ x.conj().T + n * np.eye(n)
+        x = {"hermitian": definite, "definite": definite, "factor": definite}.get(name, x)
+        np.testing.assert_allclose(f(x, y), g(x, y), rtol=1e-9, atol=1e-12)
+    assert sum(weft.pytensor.fallbacks.values()) == before
+
+
+def test_complex_matrices_without_a_factor_or_an_inverse(rng):
+    a = pt.zmatrix("a")
+    assert np.isnan(pytensor.function([a], pt.linalg.cholesky(a), mode="WEFT")(-np.eye(2) * (1 + 0j))).all()
+    with pytest.raises(np.linalg.LinAlgError):
+        pytensor.function([a], pt.linalg.inv(a), mode="WEFT")(np.zeros((2, 2), complex))
+
+
+def test_determinants_of_complex_matrices_fallback(rng):
+    a = pt.zmatrix("a")
+    agrees([a], pt.linalg.det(a), rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)), rtol=1e-10)
 
 
 @pytest.mark.parametrize("mode", ["full", "valid", "same"])

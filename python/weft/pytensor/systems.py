@@ -1,7 +1,7 @@
 """Systems of linear equations: factors, solutions, inverses, determinants.
 
-All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises.
-Complex matrices call perform.
+All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises. Complex matrices
+are factored and solved as real ones of twice the size; their LU factors and determinants call perform.
 """
 import numpy as np
 import weft
@@ -20,10 +20,10 @@ from .row import row
 from .value import NoRow, array, shape, shape_if_known, sizes
 
 
-def matrices(node, values):
-    """The operands in the dtype of the last result; a right side that is a vector as a matrix of one column."""
+def matrices(node, values, is_any=False):
+    """The operands in the dtype of the last result; a right side that is a vector as a matrix of one column. is_any: also complex."""
     dtype = node.outputs[-1].type.dtype
-    if dtype.startswith("complex"):
+    if dtype.startswith("complex") and not is_any:
         raise NoRow(node.op)
     a, *rest = (array(v, dtype) for v in values)
     return [a, *(weft.expand_dims(b, -1) if node.op.b_ndim == 1 else b for b in rest)]
@@ -38,35 +38,85 @@ def mirrored(a):
     return weft.swapaxes(a, -1, -2)
 
 
+def adjoint(a):
+    return weft.conj(mirrored(a)) if is_complex(a) else mirrored(a)
+
+
+def is_complex(a):
+    return a.dtype.name.startswith("complex")
+
+
+def real_pairs(a):
+    """A complex matrix as a real one of 2 x 2 blocks [[re, -im], [im, re]]: products, solutions and inverses are those of the blocks. A
+    triangle whose diagonal is real stays one."""
+    re, im = weft.real(a), weft.imag(a)
+    blocks = weft.stack([weft.stack([re, -im], -1), weft.stack([im, re], -1)], -2)
+    n, m = sizes(a)[-2:]
+    return weft.swapaxes(blocks, -3, -2).reshape((*sizes(a)[:-2], 2 * n, 2 * m))
+
+
+def pairs_of(b):
+    """The first column of each block: what a real matrix of pairs is multiplied by."""
+    n, m = sizes(b)[-2:]
+    return weft.stack([weft.real(b), weft.imag(b)], -2).reshape((*sizes(b)[:-2], 2 * n, m))
+
+
+def complex_of(x):
+    """Of the first columns of blocks."""
+    return weft.complex(x[..., 0::2, :], x[..., 1::2, :])
+
+
+def is_diagonal(a):
+    each = weft.arange(sizes(a)[-1])
+    return weft.expand_dims(each, -1) == each
+
+
+def triangle_solve(a, b, lower, unit):
+    if not is_complex(a):
+        return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
+    if not unit:  # of rows over their diagonals, which are 1 then
+        d = weft.expand_dims(diagonal(a), -1)
+        a, b = a / d, b / d
+    a = weft.where(is_diagonal(a), weft.ones_like(a), a)  # nothing of what stands there is read
+    return complex_of(linalg.solve_triangular(real_pairs(a), pairs_of(b), lower=lower, unit_diagonal=True))
+
+
+def lower_factor(a):
+    if not is_complex(a):
+        return linalg.cholesky(a)
+    c = linalg.cholesky(real_pairs(weft.where(is_diagonal(a), weft.real(a).astype(a.dtype), a)))
+    return complex_of(c[..., 0::2])
+
+
 def factor(a, lower):
     """Of a positive definite matrix, of which one triangle is read."""
-    c = linalg.cholesky(a if lower else mirrored(a))
+    c = lower_factor(a if lower else adjoint(a))
     c = weft.where(weft.any(weft.isnan(c), (-2, -1), keepdims=True), np.nan, c)
-    return c if lower else mirrored(c)
+    return c if lower else adjoint(c)
 
 
 def factored_solve(c, b, lower):
     """x of c c' x = b, or of c' c x = b where c is upper."""
-    first, second = (c, mirrored(c)) if lower else (mirrored(c), c)
-    return linalg.solve_triangular(second, linalg.solve_triangular(first, b, lower=True), lower=False)
+    first, second = (c, adjoint(c)) if lower else (adjoint(c), c)
+    return triangle_solve(second, triangle_solve(first, b, True, False), False, False)
 
 
 @row(Cholesky, batched=True)
 def cholesky(node, values, trace):
-    [a] = matrices(node, values)
+    [a] = matrices(node, values, is_any=True)
     return factor(a, node.op.lower)
 
 
 @row(CholeskySolve, batched=True)
 def cholesky_solve(node, values, trace):
-    c, b = matrices(node, values)
+    c, b = matrices(node, values, is_any=True)
     return solution(node, factored_solve(c, b, node.op.lower))
 
 
 @row(SolveTriangular, batched=True)
 def solve_triangular(node, values, trace):
-    op, (a, b) = node.op, matrices(node, values)
-    x = linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal)
+    op, (a, b) = node.op, matrices(node, values, is_any=True)
+    x = triangle_solve(a, b, op.lower, op.unit_diagonal)
     if not op.unit_diagonal:
         is_singular = weft.any(diagonal(a) == 0, -1, keepdims=True)
         x = weft.where(weft.expand_dims(is_singular, -1), np.nan, x)
@@ -75,27 +125,31 @@ def solve_triangular(node, values, trace):
 
 @row(Solve, batched=True)
 def solve(node, values, trace):
-    op, (a, b) = node.op, matrices(node, values)
+    op, (a, b) = node.op, matrices(node, values, is_any=True)
     if op.assume_a == "pos":
         return solution(node, factored_solve(factor(a, op.lower), b, op.lower))
-    return solution(node, linalg.solve(what_is_read(a, op.assume_a, op.lower), b))
+    a = what_is_read(a, op.assume_a, op.lower)
+    return solution(node, complex_of(linalg.solve(real_pairs(a), pairs_of(b))) if is_complex(a) else linalg.solve(a, b))
 
 
 def what_is_read(a, kind, lower):
     """The matrix that the elements of a which an Op reads stand for."""
     if kind in ("sym", "her"):
-        return weft.tril(a) + mirrored(weft.tril(a, -1)) if lower else weft.triu(a) + mirrored(weft.triu(a, 1))
+        turned = adjoint if kind == "her" else mirrored
+        return weft.tril(a) + turned(weft.tril(a, -1)) if lower else weft.triu(a) + turned(weft.triu(a, 1))
     return weft.triu(weft.tril(a, 1), -1) if kind == "tridiagonal" else a
 
 
 @row(MatrixInverse, batched=True)
 def inverse(node, values, trace):
-    [a] = matrices(node, values)
-    sizes = shape_if_known(a)
-    if sizes and sizes[-1] != sizes[-2]:
+    [a] = matrices(node, values, is_any=True)
+    there = shape_if_known(a)
+    if there and there[-1] != there[-2]:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
-    is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(weft.isnan(a), (-2, -1)))
-    return trace.check(linalg.inv(a), is_regular, np.linalg.LinAlgError, "Singular matrix")
+    real = real_pairs(a) if is_complex(a) else a
+    is_regular = weft.logical_or(linalg.inv_status(real) == 0, weft.any(weft.isnan(real), (-2, -1)))
+    inverted = complex_of(linalg.inv(real)[..., 0::2]) if is_complex(a) else linalg.inv(a)
+    return trace.check(inverted, is_regular, np.linalg.LinAlgError, "Singular matrix")
 
 
 # Padé's approximant of e^x of degree 13 in the numerator and the denominator: the coefficients of x^0 .. x^13; of f64 it holds up to 5.37.
