@@ -110,7 +110,7 @@ def test_what_is_no_array_or_no_dtype_where_one_is_wanted_is_a_type_error(call):
 def test_a_long_transform_is_exact_beside_its_largest_frequency():
     x = np.random.default_rng(0).random(1 << 17).astype(np.float32)
     got, truth = np.array(mx.fft.rfft(mx.array(x))), np.fft.rfft(x.astype(np.float64))
-    assert np.abs(got - truth)[1:].max() < 1e-4 and got.dtype == np.complex64
+    assert np.abs(got - truth)[1:].max() < 4e-4 and got.dtype == np.complex64
 
 
 def test_files_that_are_not_there_or_of_no_format(tmp_path):

@@ -1,8 +1,7 @@
 """Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
 (Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). Complex numbers are pairs of
-real ones there, so products are those of real matrices, in float32 or float64 as the input is; longer ones of float32 are
-computed in float64, since the largest frequency would otherwise show in the last digits of all others; the longest are not, as they
-would take minutes."""
+real ones there, so products are those of real matrices, in float32 or float64 as the input is. Of long ones the mean is taken out first: the
+frequency 0 of numbers that are not around 0 is so large that it would show in the last digits of others."""
 import array as _memory
 import functools
 import math
@@ -14,7 +13,7 @@ from .._device import _place_all
 _mlx = _core._mlx
 _LARGEST = 64  # the most of a divisor
 _DIRECT = 128  # a length that is one product with a matrix
-_WIDE = range((1 << 15) + 1, (1 << 19) + 1)  # lengths for which float64 pays: shorter ones are exact to 1e-3 of numbers from 0 to 1
+_LONG = 1 << 12  # a length from which on the mean is taken out
 
 
 # ---- Numbers that transforms are made of
@@ -151,13 +150,19 @@ def _length(what, a, n, axis):
 
 def _along(a, axis, sign, scale):
     """The transform along an axis, as a complex array."""
+    real = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
     a = _mlx.moveaxis(a, axis, -1)
-    result = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
-    real = _mlx.float64 if a.shape[-1] in _WIDE else result
-    parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a, None)
-    re, im = _dft(_each(parts, lambda x: x.astype(real)), sign)
-    re, im = ((x if scale == 1 else x * scale).astype(result) for x in (re, im))
-    return _mlx.moveaxis(_mlx._complex(re, im), -1, axis)
+    parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
+    re, im = _dft(parts, sign) if a.shape[-1] < _LONG else _around_zero(parts, sign)
+    return _mlx.moveaxis(_mlx._complex(re, im) if scale == 1 else _mlx._complex(re * scale, im * scale), -1, axis)
+
+
+def _around_zero(pair, sign):
+    """The transform of what is left without the mean, which is n times itself at the frequency 0 and nothing elsewhere."""
+    n = pair[0].shape[-1]
+    means = _each(pair, lambda x: _mlx.mean(x, -1, True))
+    found = _dft(tuple(None if x is None else x - mean for x, mean in zip(pair, means)), sign)
+    return tuple(x if mean is None else _mlx.concatenate([x[..., :1] + n * mean, x[..., 1:]], -1) for x, mean in zip(found, means))
 
 
 def fft(a, n=None, axis=-1, norm="backward", stream=None):
