@@ -325,16 +325,26 @@ static struct node *delta_of(struct work *w, struct node *dy, struct node *y) {
   return m ? work_node(w, &op_sum, WEFT_F32, y->rank, dims, 1, &m, &axis, sizeof axis) : NULL;
 }
 
-struct grads_found { struct node *dq, *dk, *dv; }; /* products */
+struct grad_found { struct node *product; bool is_turned; };  /* product NULL: nobody wants it; it may be the derivative turned */
+struct grads_found { struct grad_found dq, dk, dv; };
 
+static bool multiplies(const struct node *c, const struct node *a, bool a_is_turned, const struct node *b, bool b_is_turned) {
+  return is_matrix(a, c->in[0], a_is_turned) && is_matrix(b, c->in[1], b_is_turned);
+}
+
+/* The derivative of a product a b by b is a' dy, or, turned, dy' a: as op/matmul.c writes it. */
 static void find_products(struct work *w, const struct soft_found *f, const struct node *ds, const struct node *dy,
     struct grads_found *g) {
+  const struct node *q = f->scores->in[0], *turned_k = f->scores->in[1];
   for (int i = 0; i < w->list->n; i++) {
     struct node *c = w->list->node[i];
     if (c->op->kind != OP_CONTRACT || c->dtype != WEFT_F32) continue;
-    if (c->in[0] == ds && is_matrix(f->scores->in[1], c->in[1], true)) g->dq = c;
-    if (c->in[1] == ds && is_matrix(f->scores->in[0], c->in[0], true)) g->dk = c;
-    if (is_matrix(f->p, c->in[0], true) && is_matrix(dy, c->in[1], false)) g->dv = c;
+    if (multiplies(c, ds, false, turned_k, true)) g->dq = (struct grad_found){ c, false };
+    if (multiplies(c, turned_k, false, ds, true)) g->dq = (struct grad_found){ c, true };
+    if (multiplies(c, ds, true, q, false)) g->dk = (struct grad_found){ c, false };
+    if (multiplies(c, q, true, ds, false)) g->dk = (struct grad_found){ c, true };
+    if (multiplies(c, f->p, true, dy, false)) g->dv = (struct grad_found){ c, false };
+    if (multiplies(c, dy, true, f->p, false)) g->dv = (struct grad_found){ c, true };
   }
 }
 
@@ -347,22 +357,27 @@ static struct node *grad_node(struct work *w, const struct soft_found *f, enum k
   return work_node(w, &op_attend, WEFT_I64, 0, NULL, a->n_in + 3, in, &attr, sizeof attr);
 }
 
+/* Result k of n stands for what was found, if anything was. */
+static bool put_grad(struct work *w, const struct grad_found *g, struct node *n, int k) {
+  if (!g->product) return true;
+  struct node *r = result(w, n, k);
+  return r && put(w, g->product, g->is_turned ? turned(w, r) : r);
+}
+
+static uint8_t grad_stored_as(struct work *w, const struct grad_found *g, weft_dtype t) {
+  return g->product ? stored_as(w, g->product, t) : (uint8_t)t;
+}
+
 static bool put_grads(struct work *w, const struct soft_found *f, const struct grads_found *g, struct node *dy, weft_dtype t) {
   struct node *more[3] = { dy, f->lse, delta_of(w, dy, f->y) }, *n;
   if (!more[2]) return false;
-  if (g->dq) {
-    n = grad_node(w, f, KIR_ATTEND_QUERY, more, stored_as(w, g->dq, t), 0);
-    if (!n || !put(w, g->dq, result(w, n, 0))) return false;
+  if (g->dq.product) {
+    n = grad_node(w, f, KIR_ATTEND_QUERY, more, grad_stored_as(w, &g->dq, t), 0);
+    if (!n || !put_grad(w, &g->dq, n, 0)) return false;
   }
-  if (!g->dk && !g->dv) return true;
-  n = grad_node(w, f, KIR_ATTEND_KEY, more, g->dk ? stored_as(w, g->dk, t) : (uint8_t)t, g->dv ? stored_as(w, g->dv,
-      t) : (uint8_t)t);
-  if (!n) return false;
-  if (g->dk) { /* the product is dk turned */
-    struct node *r = result(w, n, 0);
-    if (!r || !put(w, g->dk, turned(w, r))) return false;
-  }
-  return !g->dv || put(w, g->dv, result(w, n, 1));
+  if (!g->dk.product && !g->dv.product) return true;
+  n = grad_node(w, f, KIR_ATTEND_KEY, more, grad_stored_as(w, &g->dk, t), grad_stored_as(w, &g->dv, t));
+  return n && put_grad(w, &g->dk, n, 0) && put_grad(w, &g->dv, n, 1);
 }
 
 static bool find_grads(struct work *w, const struct soft_found *f) {
