@@ -289,7 +289,8 @@ static void reduce(struct recipe *p) {
     p->step[p->n - 1].p[0] = axis;
     return;
   }
-  struct plain y = is_arg ? plain_reshape(x, 1, &x->count) : plain_cast(x, x->dtype);
+  bool is_flat = is_arg || !strcmp(names[k], "logsumexp"); /* one logarithm, not one an axis */
+  struct plain y = is_flat ? plain_reshape(x, 1, &x->count) : plain_cast(x, x->dtype);
   for (int d = y.rank - 1; d >= 0; d--) {
     struct plain z = plain_reduce(names[k], out, &y, d);
     plain_free(&y);
