@@ -199,6 +199,7 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
   for (int64_t row = from; row < to; row++) {
     if (c->out[0].dtype == WEFT_F64) { wide_row(c, a, row, n); continue; }
     struct codes w = codes_of_call(c, a, 0, row);
+    w.rows = 1; /* a problem is a row: nothing of this matrix is behind it */
     codes_row(&w, 0, (void *)(c->out[0].data + row * c->out[0].each));
   }
   return NULL;
