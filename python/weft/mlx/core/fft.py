@@ -13,7 +13,7 @@ from .._device import _place_all
 _mlx = _core._mlx
 _LARGEST = 64  # the most of a divisor
 _DIRECT = 128  # a length that is one product with a matrix
-_LONG = 1 << 12  # a length from which on the mean is taken out
+_LONG = 1 << 12  # a length from which on the mean is taken out, and cosines are computed anew
 
 
 # ---- Numbers that transforms are made of
@@ -75,6 +75,16 @@ def _turned(pair, other):
     return (a * c, a * d) if b is None else (a * c - b * d, a * d + b * c)
 
 
+def _turns(rows, columns, n, sign, dtype):
+    """e^(sign 2 pi i j k / n), of j < rows and k < columns: from memory or, if there are many, computed where they are used."""
+    if n < _LONG:
+        turns = _constant(_turns_memory(rows, columns, n, sign, dtype == _mlx.float64), (2, rows, columns))
+        return turns[0], turns[1]
+    count = lambda n: _mlx._arange(0, n, 1, _mlx.int64)
+    angle = (count(rows).reshape((rows, 1)) * count(columns)).astype(_mlx.float64) * (sign * 2 * math.pi / n)
+    return _mlx.cos(angle).astype(dtype), _mlx.sin(angle).astype(dtype)
+
+
 def _each(pair, call):
     return tuple(None if x is None else call(x) for x in pair)
 
@@ -97,8 +107,7 @@ def _dft(pair, sign=-1):
         return _bluestein(pair, sign)
     m = n // p
     rows = _each(pair, lambda x: _mlx.swapaxes(x.reshape(front + (p, m)), -1, -2))
-    turns = _constant(_turns_memory(m, p, n, sign, re.dtype == _mlx.float64), (2, m, p))
-    rows = _turned(_times(rows, p, sign), (turns[0], turns[1]))
+    rows = _turned(_times(rows, p, sign), _turns(m, p, n, sign, re.dtype))
     rows = _dft(_each(rows, lambda x: _mlx.swapaxes(x, -1, -2)), sign)
     return _each(rows, lambda x: _mlx.swapaxes(x, -1, -2).reshape(front + (n,)))
 
