@@ -30,8 +30,9 @@ static bool is_wanted(void) {
   return !s || strcmp(s, "0");
 }
 
+/* One launch is enqueued sooner than one graph: bench/device calls. */
 bool bundled_may(const struct plan *p) {
-  bool may = p->device && p->device->bundle_begin && is_wanted() && p->schedule->n_steps > 0;
+  bool may = p->device && p->device->bundle_begin && is_wanted() && p->schedule->n_steps > 1;
   for (int i = 0; may && i < p->schedule->n_steps; i++) may = plan_is_on_device(p, i) && !plan_looks(p, i);
   return may;
 }

@@ -7,7 +7,7 @@
 #include "run/plan.h"
 
 struct bundled; /* what a plan keeps */
-bool bundled_may(const struct plan *);                  /* its steps only enqueue, and the device can */
+bool bundled_may(const struct plan *);                  /* its steps only enqueue, there is more than one, and the device can */
 void bundled_free(struct bundled *, const struct device *); /* NULL: nothing */
 
 /* All steps on the memory of stores there. False: nothing was enqueued, and they are to be run one after the other. *failure: it
