@@ -634,3 +634,23 @@ SCOPED(a_length_that_a_function_has_told_once_stays_when_it_is_called_again) {
     EXPECT_F64(out, k < 2 ? 3 : 12, k < 2 ? k : 8);
   }
 }
+
+/* The last row of any number of them has a size that a run tells: beside x it is taken to be that of x, which it is of one row. */
+SCOPED(what_no_row_of_a_map_changes_fails_where_the_rows_do) {
+  for (int is_second = 0; is_second < 2; is_second++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *seven = weft_full(WEFT_F64, 0, NULL, 7), *out;
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *tail = weft_loop_tail(l, weft_mul(weft_loop_each(l, x), weft_scalar(2)), 1);
+    weft_loop_close(l);
+    weft_array *row[] = { weft_input(WEFT_F64, 0, NULL), weft_input(WEFT_F64, 0, NULL) };
+    weft_array *rows[] = { is_second ? x : weft_add(tail, x), is_second ? tail : x };
+    weft_map(2, row, rows, 1, &seven, &out);
+    weft_function *f = weft_compile(s, 1, &x, 1, &out);
+    for (int n = 1; n < 4; n++) {
+      weft_call(f, 1, (weft_array *[]){ f64s(n, FIVE) }, 1, &out);
+      if (n == 1) EXPECT_F64(out, 7);
+      else EXPECT_INT(weft_eval(1, &out), WEFT_ERR_SHAPE);
+    }
+  }
+}

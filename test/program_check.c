@@ -141,8 +141,8 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
     scope = weft_scope_open();
     *b = (struct build){ .p = p, .is_written_out = true };
     used("written out");
-    if (!program_build(b)) { /* the largest of nothing is told only later where sizes are open */
-      if (is_excused(b->why) || strstr(b->why, "nothing to choose from") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
+    if (!program_build(b)) { /* the largest of nothing is told only later where sizes are open, and not at all where only they are asked for */
+      if (is_excused(b->why) || strstr(b->why, "nothing to choose from") || strstr(b->why, " of nothing") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
       else ok = found(p, out, "written out, refused", b->why);
     }
     int n = ok && !t->is_skipped ? outs_of(b, y) : 0;

@@ -309,16 +309,15 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   return NULL;
 }
 
-/* xs: what has so many rows. */
-static weft_array *in_every_row(struct node *y, dim rows, struct node *xs) {
+/* xs: what have so many rows. Sizes of theirs that were taken to be equal are looked at where they are computed. */
+static weft_array *in_every_row(struct node *y, dim rows, int n, struct node *const xs[]) {
   dim dims[WEFT_RANK_MAX];
   if (y->rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: y has rank %d already", y->rank);
   dims[0] = rows;
   if (y->rank) memcpy(dims + 1, y->dims, y->rank * sizeof *dims);
-  weft_array *ys = array_of(node_broadcast(node_retain(y), y->rank + 1, dims)), *size;
-  if (dim_is_known(rows)) return ys;
-  size = weft_size(handle_of(xs), 0);
-  return weft_depends(ys, 1, &size);
+  weft_array *ys = array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
+  for (int j = 0; j < n && !dim_is_known(rows); j++) ys = weft_depends(ys, 1, (weft_array *[]){ handle_of(xs[j]) });
+  return ys;
 }
 
 /* Sizes that are not known yet are taken to be equal: xs with the length of the first, which it waits for, and rows like x. NULL:
@@ -396,7 +395,7 @@ static void map_all(int n, struct node *x[], struct node *xs[], int m, struct no
   struct node **ys = node_list_new(m);
   if (!why && !ys) why = no_memory();
   if (!why && spread(rows, NULL, n, x, xs, m, y, ys, &why))
-    for (int j = 0; j < m; j++) out[j] = ys[j] ? handle_of(ys[j]) : in_every_row(y[j], rows, xs[0]);
+    for (int j = 0; j < m; j++) out[j] = ys[j] ? handle_of(ys[j]) : in_every_row(y[j], rows, n, xs);
   if (why) all_bad(m, out, why);
   node_list_drop(m, ys);
 }
