@@ -68,7 +68,6 @@ struct float_tile {
 
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
-static int log_2(int n) { int k = 0; while (1 << k < n) k++; return k; }
 
 static const char *plus(struct printer *p, const char *a, const char *b) {
   const char *r = longword(p);
@@ -107,7 +106,7 @@ static void plan_copy(struct printer *p, const struct float_tile *t, struct floa
   const char *row = word(p), *chunk = word(p), *wide[2] = { longword(p), longword(p) }, *index, *k, *one = "1";
   int chunks = (o->along_k ? STEPS : o->side) / a_chunk(t);
   o->a_pass = threads_of(t->f) / chunks, o->passes = (o->along_k ? o->side : STEPS) / o->a_pass;
-  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, log_2(chunks));
+  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, ptx_log_2(chunks));
   ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, chunks - 1);
   ptx_line(p, "mul.lo.u32 %s, %s, %d", chunk, chunk, a_chunk(t));
   o->to = word(p);
@@ -426,7 +425,7 @@ static void finish(struct printer *p, const struct float_tile *t) {
   const char *row = ptx_val(p, x->row->var), *column = ptx_val(p, x->lane->var);
   ptx_line(p, "mov.u32 %s, %s", e, t->tid);
   ptx_place_loop(p, again);
-  ptx_line(p, "shr.u32 %s, %s, %d", i, e, log_2(t->f->columns));
+  ptx_line(p, "shr.u32 %s, %s, %d", i, e, ptx_log_2(t->f->columns));
   ptx_line(p, "and.b32 %s, %s, %d", j, e, t->f->columns - 1);
   ptx_line(p, "cvt.u64.u32 %s, %s", wide, i);
   ptx_line(p, "add.s64 %s, %s, %s", row, t->row0, wide);
@@ -449,27 +448,10 @@ static void finish(struct printer *p, const struct float_tile *t) {
 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
-/* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles. */
+/* Which tile the block has, and whether all of it is inside the matrix. */
 static void find_tile(struct printer *p, struct float_tile *t) {
-  const char *id = longword(p), *down = longword(p), *across = longword(p), *group = longword(p), *in_group = longword(p),
-             *first = longword(p), *few = longword(p), *w = word(p), *end = longword(p);
-  ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
-  ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
-  ptx_line(p, "add.s64 %s, %s, %d", down, t->rows, t->f->rows - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", down, down, log_2(t->f->rows));
-  ptx_line(p, "add.s64 %s, %s, %d", across, t->columns, t->f->columns - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", across, across, log_2(t->f->columns));
-  ptx_line(p, "shl.b64 %s, %s, 3", across, across);
-  ptx_line(p, "div.s64 %s, %s, %s", group, id, across);
-  ptx_line(p, "rem.s64 %s, %s, %s", in_group, id, across);
-  ptx_line(p, "shl.b64 %s, %s, 3", first, group);
-  ptx_line(p, "sub.s64 %s, %s, %s", few, down, first);
-  ptx_line(p, "min.s64 %s, %s, 8", few, few);
-  ptx_line(p, "rem.s64 %s, %s, %s", t->row0, in_group, few);
-  ptx_line(p, "add.s64 %s, %s, %s", t->row0, t->row0, first);
-  ptx_line(p, "shl.b64 %s, %s, %d", t->row0, t->row0, log_2(t->f->rows));
-  ptx_line(p, "div.s64 %s, %s, %s", t->column0, in_group, few);
-  ptx_line(p, "shl.b64 %s, %s, %d", t->column0, t->column0, log_2(t->f->columns));
+  ptx_find_tile(p, t->rows, t->columns, t->f->rows, t->f->columns, t->row0, t->column0);
+  const char *end = longword(p);
   t->is_inside = ptx_own(p, OWN_PRED);
   ptx_line(p, "add.s64 %s, %s, %d", end, t->row0, t->f->rows);
   ptx_line(p, "setp.le.s64 %s, %s, %s", t->is_inside, end, t->rows);
@@ -483,9 +465,9 @@ static void find_own(struct printer *p, struct float_tile *t) {
   int lanes_across = t->by_dmma ? 4 : f->lanes_across, a_warp[2] = { f->down * (32 / lanes_across), f->across * lanes_across };
   const char *warp = word(p), *lane[2] = { word(p), word(p) }, *first[2] = { word(p), word(p) }, *at = word(p);
   ptx_line(p, "shr.u32 %s, %s, 5", warp, t->tid);
-  ptx_line(p, "shr.u32 %s, %s, %d", first[0], warp, log_2(f->columns / a_warp[1]));
+  ptx_line(p, "shr.u32 %s, %s, %d", first[0], warp, ptx_log_2(f->columns / a_warp[1]));
   ptx_line(p, "and.b32 %s, %s, %d", first[1], warp, f->columns / a_warp[1] - 1);
-  ptx_line(p, "shr.u32 %s, %s, %d", lane[0], t->lane, log_2(lanes_across));
+  ptx_line(p, "shr.u32 %s, %s, %d", lane[0], t->lane, ptx_log_2(lanes_across));
   ptx_line(p, "and.b32 %s, %s, %d", lane[1], t->lane, lanes_across - 1);
   for (int side = 0; side < 2; side++) {
     struct float_operand *o = &t->operand[side];

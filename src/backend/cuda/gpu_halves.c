@@ -88,7 +88,6 @@ struct half_tile {
 
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
-static int log_2(int n) { int k = 0; while (1 << k < n) k++; return k; }
 
 /* r = min(max(x, 0), most), 32 bits */
 static const char *clamp(struct printer *p, const char *x, int64_t most) {
@@ -127,7 +126,7 @@ static void plan_copy(struct printer *p, const struct half_tile *t, struct half_
   const char *row = word(p), *chunk = word(p), *mixed = word(p), *index = longword(p), *k = longword(p), *wide = longword(p);
   o->chunks = (o->along_k ? DEPTH : o->side) / CHUNK;
   o->a_pass = threads_of(t->f) / o->chunks, o->passes = (o->along_k ? o->side : DEPTH) / o->a_pass;
-  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, log_2(o->chunks));
+  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, ptx_log_2(o->chunks));
   ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, o->chunks - 1);
   ptx_line(p, "and.b32 %s, %s, 7", mixed, row);
   ptx_line(p, "xor.b32 %s, %s, %s", mixed, mixed, chunk);
@@ -341,7 +340,7 @@ static void finish(struct printer *p, const struct half_tile *t) {
   const char *row = ptx_val(p, x->row->var), *column = ptx_val(p, x->lane->var);
   ptx_line(p, "mov.u32 %s, %s", e, t->tid);
   ptx_place(p, again);
-  ptx_line(p, "shr.u32 %s, %s, %d", i, e, log_2(t->f->columns));
+  ptx_line(p, "shr.u32 %s, %s, %d", i, e, ptx_log_2(t->f->columns));
   ptx_line(p, "and.b32 %s, %s, %d", j, e, t->f->columns - 1);
   ptx_line(p, "cvt.u64.u32 %s, %s", wide, i);
   ptx_line(p, "add.s64 %s, %s, %s", row, t->row0, wide);
@@ -364,29 +363,6 @@ static void finish(struct printer *p, const struct half_tile *t) {
 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
-/* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles. */
-static void find_tile(struct printer *p, struct half_tile *t) {
-  const char *id = longword(p), *down = longword(p), *across = longword(p), *group = longword(p), *in_group = longword(p),
-             *first = longword(p), *few = longword(p), *w = word(p);
-  ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
-  ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
-  ptx_line(p, "add.s64 %s, %s, %d", down, t->rows, t->f->rows - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", down, down, log_2(t->f->rows));
-  ptx_line(p, "add.s64 %s, %s, %d", across, t->columns, t->f->columns - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", across, across, log_2(t->f->columns));
-  ptx_line(p, "shl.b64 %s, %s, 3", across, across);
-  ptx_line(p, "div.s64 %s, %s, %s", group, id, across);
-  ptx_line(p, "rem.s64 %s, %s, %s", in_group, id, across);
-  ptx_line(p, "shl.b64 %s, %s, 3", first, group);
-  ptx_line(p, "sub.s64 %s, %s, %s", few, down, first);
-  ptx_line(p, "min.s64 %s, %s, 8", few, few);
-  ptx_line(p, "rem.s64 %s, %s, %s", t->row0, in_group, few);
-  ptx_line(p, "add.s64 %s, %s, %s", t->row0, t->row0, first);
-  ptx_line(p, "shl.b64 %s, %s, %d", t->row0, t->row0, log_2(t->f->rows));
-  ptx_line(p, "div.s64 %s, %s, %s", t->column0, in_group, few);
-  ptx_line(p, "shl.b64 %s, %s, %d", t->column0, t->column0, log_2(t->f->columns));
-}
-
 /* By groups: a group has 64 rows of a, and all of b. */
 static void tell(struct printer *p, const struct half_tile *t, struct half_operand *o) {
   const char *at = longword(p), *group = word(p);
@@ -400,7 +376,7 @@ static void one_tile(struct printer *p, struct half_tile *t) {
   const char *warp = word(p), *down = word(p), *across = word(p);
   t->m = t->f->rows / t->f->warps_down / 16, t->n = t->f->columns / t->f->warps_across / 8;
   ptx_line(p, "shr.u32 %s, %s, 5", warp, t->tid);
-  ptx_line(p, "shr.u32 %s, %s, %d", down, warp, log_2(t->f->warps_across));
+  ptx_line(p, "shr.u32 %s, %s, %d", down, warp, ptx_log_2(t->f->warps_across));
   ptx_line(p, "and.b32 %s, %s, %d", across, warp, t->f->warps_across - 1);
   for (int i = 0; i < 2; i++) {
     const struct survey_product *x = t->x;
@@ -433,7 +409,7 @@ void ptx_halves(struct printer *p, int form) {
   ptx_line(p, "mov.u64 %s, halves", t.base);
   t.k = ptx_product_length(p, x);
   t.rows = ptx_lin(p, x->row->at[0]), t.columns = ptx_lin(p, x->lane->at[0]);
-  find_tile(p, &t);
+  ptx_find_tile(p, t.rows, t.columns, t.f->rows, t.f->columns, t.row0, t.column0);
   ptx_along_batch(p, x, p->k->body.first, tile_of_batch, &t);
 }
 

@@ -191,6 +191,10 @@ void ptx_block(struct printer *, const struct kir_block *, struct where);
 /* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */
 void ptx_product(struct printer *);
 size_t ptx_tile_bytes(weft_dtype);
+int ptx_log_2(int n);        /* of a power of two */
+/* Sets row0 and column0 to where the tile of this block begins in a matrix of so many rows and columns. */
+void ptx_find_tile(struct printer *, const char *rows, const char *columns, int tile_rows, int tile_columns, const char *row0,
+                   const char *column0);
 const char *ptx_product_length(struct printer *, const struct survey_product *); /* how many products are added, 64 bits */
 void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
 void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
