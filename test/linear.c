@@ -95,6 +95,78 @@ SCOPED(systems_of_sizes_around_blocks_panels_and_lanes_are_solved) {
         for (int d = 0; d < 2; d++) expect_solved(sizes[i], sides[j], batch, d);
 }
 
+/* ---- bits: what is added to what depends on sizes alone, so a GPU and every width of vectors give the same ---- */
+
+enum { BLOCK = 32 }; /* columns that are eliminated at a time */
+
+/* Row i of b less what rows k .. end - 1 take off it. */
+static void take_off(double *b, int m, const double *a, int n, int i, int k, int end) {
+  for (; k < end; k++)
+    for (int j = 0; j < m; j++) b[i * m + j] -= b[k * m + j] * a[i * n + k];
+}
+
+/* One row after the other: first what blocks that are solved take off it, then its own. */
+static void plain_solve(const double *a, int n, double *b, int m, bool is_upper) {
+  int n_blocks = (n + BLOCK - 1) / BLOCK, ragged = n_blocks * BLOCK - n;
+  for (int step = 0; step < n; step++) {
+    int i = is_upper ? n - 1 - step : step, own = (is_upper ? i + ragged : i) / BLOCK, from = own * BLOCK - (is_upper ? ragged : 0);
+    for (int k = is_upper ? n_blocks - 1 : 0; k != own; k += is_upper ? -1 : 1) {
+      int first = k * BLOCK - (is_upper ? ragged : 0);
+      take_off(b, m, a, n, i, first, first + BLOCK);
+    }
+    take_off(b, m, a, n, i, is_upper ? i + 1 : from, is_upper ? from + BLOCK : i);
+    for (int j = 0; j < m; j++) b[i * m + j] /= a[i * n + i];
+  }
+}
+
+/* Column by column; within a block by eight sums of every eighth product and one of what is left, before it one by one. */
+static void plain_cholesky(double *a, int n) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j <= i; j++) {
+      int from = j / BLOCK * BLOCK, whole = (j - from) / 8 * 8;
+      double sum[8] = { 0 }, rest = 0, s = a[i * n + j];
+      for (int k = 0; k < from; k++) s -= a[i * n + k] * a[j * n + k];
+      for (int k = 0; k < j - from; k++) {
+        double term = a[i * n + from + k] * a[j * n + from + k];
+        if (k < whole) sum[k % 8] += term;
+        else rest += term;
+      }
+      s -= (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]))) + rest;
+      a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
+    }
+  for (int i = 0; i < n; i++) memset(a + i * n + i + 1, 0, sizeof *a * (size_t)(n - i - 1));
+}
+
+static void expect_bits(weft_array *got, const double *want, size_t n) {
+  double *x = malloc(n * sizeof *x);
+  EXPECT_OK(weft_read(got, WEFT_F64, x, n * sizeof *x));
+  EXPECT(!memcmp(x, want, n * sizeof *x));
+  free(x);
+}
+
+SCOPED(systems_and_factors_add_up_in_the_order_that_their_sizes_say) {
+  static const int rows[] = { 17, 31, 32, 33, 40, 64, 71, 100 }, columns[] = { 2, 7, 8, 15, 16, 17, 32, 33, 50 };
+  uint64_t seed = 5;
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    int n = rows[r];
+    double *a = malloc(sizeof *a * (size_t)(n * n)), *b = malloc(sizeof *b * (size_t)(n * 50));
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = noise(&seed) + (i == j ? n : 0);
+    weft_array *matrix = weft_from(WEFT_F64, WEFT_DIMS(n, n), a);
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+      for (int is_upper = 0; is_upper < 2; is_upper++) {
+        int m = columns[c];
+        for (int i = 0; i < n * m; i++) b[i] = noise(&seed);
+        weft_array *right = weft_from(WEFT_F64, WEFT_DIMS(n, m), b);
+        plain_solve(a, n, b, m, is_upper);
+        expect_bits(weft_solve_triangular(matrix, right, is_upper, 0), b, (size_t)(n * m));
+      }
+    plain_cholesky(a, n);
+    expect_bits(weft_cholesky(matrix), a, (size_t)(n * n));
+    free(a), free(b);
+  }
+}
+
 SCOPED(a_matrix_is_factored_once_for_all_that_is_made_of_it) {
   double m[4] = { 4, 1, 1, 3 }, b[2] = { 1, 2 };
   weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 2), m), *v = f64s(2, b), *sign, *size, *da;

@@ -3,7 +3,7 @@
 In two parts. First values: each mode of each model in a process of its own with empty caches, what comes before the first value
 (linking, compiling, the first call) without PyTensor's rewriting, in wall time and in processor time, compilers it starts included. Then
 later calls: the modes of all models in processes that have called once, with the caches of the first part warm, and wait; they
-call in turn, nine rounds of each model, and the best round counts. Also a trivial function and an update of 10^6 doubles.
+call in turn, seven rounds of each model, and the best round counts. Also a trivial function and an update of 10^6 doubles.
 Prints a table and what of the aims holds: the first value 20 times sooner than in the best other mode, later calls ahead. What differs from
 the first mode by more than 1e-6 is marked; a mode that needs longer than the limit is said to need more.
 
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import resource
 import shlex
 import socket
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 
-ROUNDS = 9
+ROUNDS = 7
 
 
 def trivial():
@@ -113,12 +114,14 @@ def turns(folder, seconds):
         models.setdefault(name, {})[mode] = peer.makefile("rw")
     best = {}
     for name, peers in models.items():
+        begin = time.perf_counter()
         for _ in range(ROUNDS):
             for mode, lines in peers.items():
                 print(seconds, file=lines, flush=True)
                 seen = [float(x) for x in lines.readline().split()]
                 known = best.get(f"{mode} {name}", seen)
                 best[f"{mode} {name}"] = [min(a, b) for a, b in zip(seen, known)]
+        print(f"{name}: {time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
     return best
 
 
@@ -139,7 +142,10 @@ def first(mode, name, limit_s, cache):
         process.kill()
         process.communicate()
         return limit_s
-    return (error.strip().splitlines() or ["?"])[-1][:60] if process.returncode else json.loads(out.splitlines()[-1])
+    if not process.returncode:
+        return json.loads(out.splitlines()[-1])
+    said = [line for line in error.splitlines() if re.match(r"[\w.]+(Error|Exception)\b", line)] or error.splitlines() or ["?"]
+    return said[-1][:60]
 
 
 def known(path, find):

@@ -3,6 +3,7 @@
  * where WEFT_BLAS asks for a library that has one. */
 #include "op/linear.h"
 #include <math.h>
+#include <string.h>
 #include "backend/blas.h"
 #include "graph/dtype.h"
 #include "op/matrix.h"
@@ -21,7 +22,8 @@ static void load(const struct library_array *x, int64_t problem, const int64_t o
   const double *f64 = (const void *)f32;
   for (int64_t i = 0; i < n; i++) {
     int64_t from = (order ? order[i] : i) * m;
-    if (x->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f32[from + j];
+    if (x->dtype == WEFT_F64 && step == 1) memcpy(to + i * m, f64 + from, (size_t)m * sizeof *to);
+    else if (x->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f32[from + j];
     else for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f64[from + j];
   }
 }
@@ -33,7 +35,8 @@ static void store(const struct library_array *y, int64_t problem, const int64_t 
   double *f64 = (void *)f32;
   for (int64_t i = 0; i < n; i++) {
     int64_t to = (order ? order[i] : i) * m;
-    if (y->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) f32[to + j] = (float)from[(i * m + j) * step];
+    if (y->dtype == WEFT_F64 && step == 1) memcpy(f64 + to, from + i * m, (size_t)m * sizeof *from);
+    else if (y->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) f32[to + j] = (float)from[(i * m + j) * step];
     else for (int64_t j = 0; j < m; j++) f64[to + j] = from[(i * m + j) * step];
   }
 }

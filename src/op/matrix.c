@@ -30,6 +30,8 @@ struct loops {
   void (*take_row)(double *y, const double *x, double f, int64_t n);
   double (*dot)(const double *x, const double *y, int64_t n);
   void (*take)(const struct taking *);
+  void (*solve_block)(const struct matrix_triangle *, const struct taking *, double *b);
+  void (*cholesky_rows)(double *a, int64_t n, int64_t from, int64_t to, int64_t first, int64_t rows, double *room);
   void (*lanes_load)(const struct matrix_memory *, double *to);
   void (*lanes_store)(const struct matrix_memory *, const double *from);
   void (*lanes_cholesky)(double *a, int64_t n, double status[]);
@@ -48,16 +50,6 @@ static const struct loops *here(void) { return HERE(loops); }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- systems ---- */
-
-/* Rows from .. to - 1 of b, as far as they depend on each other. */
-static void solve_rows(const struct loops *l, const struct matrix_triangle *t, double *b, int64_t m, int64_t from, int64_t to) {
-  for (int64_t step = from; step < to; step++) {
-    int64_t i = t->is_upper ? to - 1 - (step - from) : step, first = t->is_upper ? i + 1 : from, end = t->is_upper ? to : i;
-    for (int64_t k = first; k < end; k++) l->take_row(b + i * m, b + k * m, t->a[i * t->row + k * t->column], m);
-    double pivot = t->a[i * t->row + i * t->column];
-    for (int64_t j = 0; j < m && !t->is_unit; j++) b[i * m + j] /= pivot;
-  }
-}
 
 /* One right side: by rows of the matrix where they stand side by side, else by columns. */
 static void solve_one(const struct loops *l, const struct matrix_triangle *t, double *b) {
@@ -78,23 +70,29 @@ void matrix_solve(const struct matrix_triangle *t, double *b, int64_t m, double 
   for (int64_t done = 0; done < t->n && m > 0; done += MATRIX_BLOCK) {
     int64_t rows = least(MATRIX_BLOCK, t->n - done), from = t->is_upper ? t->n - done - rows : done;
     int64_t rest = t->is_upper ? 0 : from + rows, n_rest = t->is_upper ? from : t->n - rest;
-    solve_rows(l, t, b, m, from, from + rows);
-    l->take(&(struct taking){ .c = b + rest * m, .c_row = m, .a = t->a + rest * t->row + from * t->column, .a_row = t->row,
-                              .a_column = t->column, .b = b + from * m, .b_row = m, .b_column = 1, .m = n_rest, .n = m, .k = rows,
-                              .room = room });
+    struct matrix_triangle block = *t;
+    block.a += from * (t->row + t->column), block.n = rows;
+    l->solve_block(&block, &(struct taking){ .c = b + rest * m, .c_row = m, .a = t->a + rest * t->row + from * t->column,
+                                             .a_row = t->row, .a_column = t->column, .b = b + from * m, .b_row = m, .b_column = 1,
+                                             .m = n_rest, .n = m, .k = rows, .room = room }, b + from * m);
   }
 }
 
 /* ---- factors ---- */
 
-/* Columns from .. to - 1 of L, in rows from on: what columns before take off is taken off. */
-static int64_t cholesky_columns(const struct loops *l, double *a, int64_t n, int64_t from, int64_t to) {
-  for (int64_t i = from; i < n; i++)
-    for (int64_t j = from; j < to && j <= i; j++) {
-      double s = a[i * n + j] - l->dot(a + i * n + from, a + j * n + from, j - from);
-      if (i == j && !(s > 0)) return i + 1;
-      a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
-    }
+/* Rows and columns from .. to - 1 of L, some rows at a time: first the columns before them, then their corner. What columns before
+ * `from` take off is taken off. */
+static int64_t cholesky_corner(const struct loops *l, double *a, int64_t n, int64_t from, int64_t to, double *room) {
+  for (int64_t at = from, end; at < to; at = end) {
+    end = least(at + l->lanes, to);
+    if (at > from) l->cholesky_rows(a, n, from, at, at, end - at, room);
+    for (int64_t i = at; i < end; i++)
+      for (int64_t j = at; j <= i; j++) {
+        double s = a[i * n + j] - l->dot(a + i * n + from, a + j * n + from, j - from);
+        if (i == j && !(s > 0)) return i + 1;
+        a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
+      }
+  }
   return 0;
 }
 
@@ -103,7 +101,8 @@ int64_t matrix_cholesky(double *a, int64_t n, double *room) {
   int64_t status = 0;
   for (int64_t from = 0, to; from < n && !status; from = to) {
     to = least(from + MATRIX_BLOCK, n);
-    status = cholesky_columns(l, a, n, from, to);
+    status = cholesky_corner(l, a, n, from, to, room);
+    for (int64_t at = to; at < n && !status; at += l->lanes) l->cholesky_rows(a, n, from, to, at, least(l->lanes, n - at), room);
     const double *below = a + to * n + from;
     if (!status)
       l->take(&(struct taking){ .c = a + to * n + to, .c_row = n, .a = below, .a_row = n, .a_column = 1, .b = below, .b_row = 1,

@@ -10,7 +10,7 @@ enum {
   MATRIX_SMALL = 16,           /* rows; a matrix of so many, and right sides of so many columns, is a lane */
   MATRIX_LANES = 8,            /* at most */
   MATRIX_BLOCK = 32,           /* columns that are eliminated before the rest of the matrix is touched */
-  MATRIX_ROOM = 16 * MATRIX_BLOCK /* doubles that algorithms by blocks work in */
+  MATRIX_ROOM = 32 * MATRIX_BLOCK /* doubles that algorithms by blocks work in */
 };
 
 /* A triangle of a square matrix: element i, k stands at a[i row + k column]. */

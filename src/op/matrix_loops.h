@@ -47,7 +47,8 @@ static inline __attribute__((always_inline)) void NAME(patch)(double *c, int64_t
 static void NAME(narrow_patch)(const struct taking *t, int64_t i, int64_t j, int rows, int64_t columns) {
   double c[ROWS * WIDE] = { 0 };
   for (int r = 0; r < rows; r++) memcpy(c + r * WIDE, t->c + (i + r) * t->c_row + j, (size_t)columns * sizeof *c);
-  for (int r = 0; r < rows; r++)
+  if (rows == ROWS) NAME(patch)(c, WIDE, t->a + i * t->a_row, t->a_row, t->a_column, t->room, t->k, ROWS);
+  else for (int r = 0; r < rows; r++)
     NAME(patch)(c + r * WIDE, WIDE, t->a + (i + r) * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
   for (int r = 0; r < rows; r++) memcpy(t->c + (i + r) * t->c_row + j, c + r * WIDE, (size_t)columns * sizeof *c);
 }
@@ -57,20 +58,86 @@ static void NAME(pack)(const struct taking *t, int64_t j, int64_t columns) {
     for (int64_t i = 0; i < WIDE; i++) t->room[k * WIDE + i] = i < columns ? t->b[k * t->b_row + (j + i) * t->b_column] : 0;
 }
 
+/* The panel in the room, columns j .. of b, taken off rows first .. of c. */
+static void NAME(take_panel)(const struct taking *t, int64_t first, int64_t j, int64_t columns) {
+  for (int64_t i = first; i < t->m; i += ROWS) {
+    int rows = t->m - i < ROWS ? (int)(t->m - i) : ROWS;
+    double *c = t->c + i * t->c_row + j;
+    const double *a = t->a + i * t->a_row;
+    if (columns < WIDE) NAME(narrow_patch)(t, i, j, rows, columns);
+    else if (rows == ROWS) NAME(patch)(c, t->c_row, a, t->a_row, t->a_column, t->room, t->k, ROWS);
+    else for (int r = 0; r < rows; r++)
+      NAME(patch)(c + r * t->c_row, t->c_row, a + r * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+  }
+}
+
 static void NAME(take)(const struct taking *t) {
   for (int64_t j = 0; j < t->n; j += WIDE) {
     int64_t columns = t->n - j < WIDE ? t->n - j : WIDE;
     NAME(pack)(t, j, columns);
-    for (int64_t i = t->is_lower ? j : 0; i < t->m; i += ROWS) {
-      int rows = t->m - i < ROWS ? (int)(t->m - i) : ROWS;
-      double *c = t->c + i * t->c_row + j;
-      const double *a = t->a + i * t->a_row;
-      if (columns < WIDE) NAME(narrow_patch)(t, i, j, rows, columns);
-      else if (rows == ROWS) NAME(patch)(c, t->c_row, a, t->a_row, t->a_column, t->room, t->k, ROWS);
-      else for (int r = 0; r < rows; r++)
-        NAME(patch)(c + r * t->c_row, t->c_row, a + r * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+    NAME(take_panel)(t, t->is_lower ? j : 0, j, columns);
+  }
+}
+
+/* ---- systems ---- */
+
+/* Two panels [n, WIDE] of right sides become what solves a block of a triangle. */
+static void NAME(solve_panels)(const struct matrix_triangle *t, double *panel, int64_t apart) {
+  for (int64_t step = 0; step < t->n; step++) {
+    int64_t i = t->is_upper ? t->n - 1 - step : step, first = t->is_upper ? i + 1 : 0, end = t->is_upper ? t->n : i;
+    const double *row = t->a + i * t->row;
+    double pivot = t->is_unit ? 1 : row[i * t->column];
+    vector s[4];
+    for (int v = 0; v < 4; v++) s[v] = *(const vector *)(panel + v / 2 * apart + i * WIDE + v % 2 * LANES);
+    for (int64_t k = first; k < end; k++)
+      for (int v = 0; v < 4; v++) s[v] -= *(const vector *)(panel + v / 2 * apart + k * WIDE + v % 2 * LANES) * row[k * t->column];
+    for (int v = 0; v < 4 && !t->is_unit; v++) s[v] /= pivot;
+    for (int v = 0; v < 4; v++) *(vector *)(panel + v / 2 * apart + i * WIDE + v % 2 * LANES) = s[v];
+  }
+}
+
+/* Rows of b [.., m] become what solves a block of a triangle, and what they take off the rows of t->c is taken off. t->b and t->n
+ * are those of b. */
+static void NAME(solve_block)(const struct matrix_triangle *block, const struct taking *t, double *b) {
+  int64_t apart = MATRIX_BLOCK * WIDE;
+  for (int64_t j = 0; j < t->n; j += 2 * WIDE) {
+    struct taking half[2] = { *t, *t };
+    int64_t columns[2];
+    half[1].room += apart;
+    for (int p = 0; p < 2; p++) {
+      int64_t left = t->n - j - p * WIDE;
+      columns[p] = left < 0 ? 0 : left < WIDE ? left : WIDE;
+      NAME(pack)(&half[p], j + p * WIDE, columns[p]);
+    }
+    NAME(solve_panels)(block, t->room, apart);
+    for (int p = 0; p < 2; p++) {
+      for (int64_t i = 0; i < t->k; i++)
+        memcpy(b + i * t->b_row + j + p * WIDE, half[p].room + i * WIDE, (size_t)columns[p] * sizeof *b);
+      if (columns[p]) NAME(take_panel)(&half[p], 0, j + p * WIDE, columns[p]);
     }
   }
+}
+
+/* ---- Cholesky ---- */
+
+/* Columns from .. to - 1 of L in rows first .. first + rows - 1, a row in a lane (the last in those that are left), where the rows
+ * of these columns are there already. Each sum is that of dot, in its order. */
+static void NAME(cholesky_rows)(double *a, int64_t n, int64_t from, int64_t to, int64_t first, int64_t rows, double *room) {
+  vector *x = (vector *)room;
+  int64_t width = to - from;
+  for (int64_t j = 0; j < width; j++)
+    for (int r = 0; r < LANES; r++) room[j * LANES + r] = a[(first + (r < rows ? r : rows - 1)) * n + from + j];
+  for (int64_t j = 0; j < width; j++) {
+    const double *y = a + (from + j) * n + from;
+    vector sum[8] = { 0 }, rest = { 0 };
+    int64_t k = 0;
+    for (; k + 8 <= j; k += 8)
+      for (int p = 0; p < 8; p++) sum[p] += x[k + p] * y[k + p];
+    for (; k < j; k++) rest += x[k] * y[k];
+    x[j] = (x[j] - ((((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]))) + rest)) / y[j];
+  }
+  for (int64_t j = 0; j < width; j++)
+    for (int r = 0; r < rows; r++) a[(first + r) * n + from + j] = room[j * LANES + r];
 }
 
 /* ---- lanes ---- */
@@ -195,7 +262,8 @@ static void NAME(lanes_solve)(const struct matrix_triangle *t, double *to, int64
   }
 }
 
-static const struct loops NAME(loops)[] = { { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_load), NAME(lanes_store),
+static const struct loops NAME(loops)[] = { { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(solve_block), NAME(cholesky_rows),
+                                              NAME(lanes_load), NAME(lanes_store),
                                               NAME(lanes_cholesky), NAME(lanes_lu), NAME(lanes_solve) } };
 #undef vector
 #undef mask

@@ -107,11 +107,20 @@ REQUIRED = {
 }
 
 
+def kind_of(op):
+    """The distribution that is drawn from, or None: that of its class, or of one that it is derived from and draws as."""
+    for kind in type(op).__mro__:
+        if kind in DRAWN:
+            return kind
+        if "rng_fn" in vars(kind) or "perform" in vars(kind):
+            return None
+
+
 def required(op, words, parameters, trace):
     """The words of the generator, if the parameters are such that there is something to draw."""
     if any(is_expression(p) for p in parameters):
         parameters = [array(p) for p in parameters]
-    for requirement in REQUIRED.get(type(op), ()):
+    for requirement in REQUIRED.get(kind_of(op), ()):
         condition, error, what = requirement(*parameters)
         words = trace.check(words, condition, error, f"{op.name}: {what}")
     return words
@@ -133,16 +142,16 @@ def draw(node, values, trace):
     op, (words, size, *parameters) = node.op, values
     drawn = batch_shape(op, size, parameters)
     key, following = children(array(required(op, words, parameters, trace)))
-    if type(op) in WHOLE:
+    if kind_of(op) in WHOLE:
         drawn = (*drawn, shape(parameters[-1])[-1])
     parameters = [array(p) for p in parameters]
     dtype = DTYPE[node.outputs[1].type.dtype]
     if dtype in (weft.float32, weft.float64):
         parameters = [p.astype(dtype) for p in parameters]
-    return [following, array(DRAWN[type(op)](key, *parameters, shape=drawn, dtype=dtype))]
+    return [following, array(DRAWN[kind_of(op)](key, *parameters, shape=drawn, dtype=dtype))]
 
 
-draw.takes = lambda node: type(node.op) in DRAWN
+draw.takes = lambda node: kind_of(node.op) is not None
 
 
 @row(pr.MvNormalRV)
