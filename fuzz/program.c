@@ -14,16 +14,25 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "../test/program.h"
 
-enum { BATCH = 200, LONGEST = 60 }; /* programs a process; seconds a program */
+enum { BATCH = 200, LONGEST = 60, PATIENCE = 5 }; /* programs a process; seconds of processors a program; by the clock so many times that */
 enum { FINE = 0, WRONG = 1, NO_PROCESS = 77 };
 static const rlim_t MOST_BYTES = (rlim_t)16 << 30;
 static int shrink_seconds = 60;
 static struct { volatile uint64_t seed, done; volatile sig_atomic_t is_over; char told[1000]; } *shared; /* told: what was found first */
+
+/* On a busy machine a program may wait long for a processor: one that takes too much of them is a finding, or that does nothing at
+ * all for much longer. */
+static void limit(int seconds) {
+  setitimer(ITIMER_PROF, &(struct itimerval){ .it_value.tv_sec = seconds }, NULL);
+  alarm((unsigned)(PATIENCE * seconds));
+}
+static bool is_late(int outcome) { return outcome == -SIGALRM || outcome == -SIGPROF; }
 
 static void end_early(int signal) { (void)signal, shared->is_over = 1; }
 
@@ -31,7 +40,7 @@ static int batch(uint64_t first, uint64_t n, time_t end) {
   static struct program p;
   for (uint64_t seed = first; seed < first + n && !shared->is_over && (!end || time(NULL) < end); seed++) {
     shared->seed = seed;
-    alarm(LONGEST);
+    limit(LONGEST);
     program_make(&p, seed);
     shared->told[0] = 0;
     FILE *out = fmemopen(shared->told, sizeof shared->told, "w");
@@ -68,12 +77,12 @@ static int run_batch(void *ctx) {
 
 static int run_quietly(void *ctx) {
   FILE *none = fopen("/dev/null", "w");
-  alarm(10);
+  limit(10);
   program_counts = false;
   return !program_check(ctx, none);
 }
 static int run_aloud(void *ctx) {
-  alarm(LONGEST);
+  limit(LONGEST);
   program_counts = false;
   return !program_check(ctx, stdout);
 }
@@ -107,7 +116,7 @@ static int run_finding(void *ctx) {
   shrink(&p, f->as);
   if (shrink_seconds) outcome(print_it, &p);
   int now = outcome(run_aloud, &p);
-  if (now < 0) printf("program %llu: signal %d%s\n", (unsigned long long)f->seed, -now, now == -SIGALRM ? " (it hangs)" : "");
+  if (now < 0) printf("program %llu: signal %d%s\n", (unsigned long long)f->seed, -now, is_late(now) ? " (it hangs)" : "");
   if (now == FINE)
     printf("program %llu: outcome %d, and nothing the second time; the first time: %s\n", (unsigned long long)f->seed, f->as,
            shared->told[0] ? shared->told : "nothing told");

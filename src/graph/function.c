@@ -177,10 +177,33 @@ bool function_bind(struct weft_function *f, const char *fn, struct node *const i
   return !why;
 }
 
+/* The results, where sizes of arguments were taken to be those that the function wants: nothing else may read them. */
+static bool beside_arguments(const struct weft_function *f, struct node *const in[], struct node *out[]) {
+  for (int i = 0; i < f->n_in; i++) {
+    if (!in[i]->rank || !node_is_trusting(in[i]) || !node_is_known(f->in[i])) continue;
+    for (int k = 0; k < f->n_out; k++) {
+      struct node *size = node_make(&op_size, WEFT_I64, 0, NULL, 1, &in[i], &(struct size_attr){ in[i]->dims[0], 0 },
+                                    sizeof(struct size_attr));
+      struct node *y = size ? node_make(&op_depends, (weft_dtype)out[k]->dtype, out[k]->rank, out[k]->dims, 2,
+                                        (struct node *[]){ out[k], size }, NULL, 0) : NULL;
+      node_release(size);
+      if (!y) return false;
+      node_release(out[k]);
+      out[k] = y;
+    }
+  }
+  return true;
+}
+
 bool function_expand(struct weft_function *f, struct node *const in[], struct node *out[], struct failure **failure) {
   struct dim_table t = { 0 };
   bool ok = function_bind(f, "weft_call", in, &t, failure) &&
             graph_specialise(f->n_in, f->in, in, t.n, t.symbol, t.value, f->n_out, f->out, out, failure);
+  if (ok && !beside_arguments(f, in, out)) {
+    for (int k = 0; k < f->n_out; k++) node_release(out[k]), out[k] = NULL;
+    *failure = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory");
+    ok = false;
+  }
   dim_table_free(&t);
   return ok;
 }

@@ -51,6 +51,20 @@ static uint8_t place_of(const struct node *n) {
   return place;
 }
 
+/* Sizes that are numbers have been compared. */
+static bool trusts_itself(const struct node *n) {
+  if (n->op->trusts) return n->op->trusts(n);
+  if (!n->op->agree) return false;
+  bool is_known = node_is_known(n);
+  for (int i = 0; is_known && i < n->n_in; i++) is_known = node_is_known(n->in[i]);
+  return !is_known;
+}
+
+bool node_trusts(const struct node *n) {
+  for (int i = 0; i < n->n_in; i++) if (node_is_trusting(n->in[i])) return true;
+  return trusts_itself(n);
+}
+
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                        struct node *const in[], const void *attr, size_t attr_bytes) {
   struct node *n = mem_alloc(node_bytes(rank, n_in, attr_bytes));
@@ -64,6 +78,7 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   for (int i = 0; i < n_in; i++) places |= node_retain(n->in[i])->place;
   if (places || op == &op_to) n->place = place_of(n);
   if (op->hold) op->hold(n->attr);
+  atomic_init(&n->is_trusting, node_trusts(n));
   return n;
 }
 

@@ -42,6 +42,7 @@ struct node {
   bool was_needed;         /* by an evaluation that did not store it: it is stored if it is needed again */
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
   _Atomic uint8_t state;
+  _Atomic bool is_trusting; /* its sizes rest on others that were taken to be equal, or to fit, and nobody has looked yet */
   uint8_t place;           /* 1 + the device it is placed on, as one of its inputs is; 0: on none; PLACE_TWO: inputs disagree */
   _Atomic int32_t n_owned; /* handles that name it and have an owner */
   _Atomic int32_t n_loose; /* those of them whose scope has ended: their owners alone keep them */
@@ -95,6 +96,13 @@ static inline struct local *local_of(const struct node *n) {
   return (struct local *)((char *)n - offsetof(struct local, node));
 }
 bool node_is_known(const struct node *);              /* all sizes are numbers */
+/* Whether sizes of it, or of what it is made of, were taken on trust, so that it may turn out to be none: whoever asks for its
+ * size alone has to look there. What has a value was looked at. */
+static inline bool node_is_trusting(const struct node *n) {
+  return atomic_load_explicit(&n->is_trusting, memory_order_relaxed) &&
+         atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_READY;
+}
+bool node_trusts(const struct node *);                /* found anew: by itself, or by an input */
 
 /* The one lock of the graph: states, values, marks. Short sections only, no callbacks inside. */
 void graph_lock(void), graph_unlock(void);

@@ -55,10 +55,16 @@ int weft_rank(weft_array *a) {
   return rank;
 }
 
-/* A size that only a loop can tell is known once the loop has run. -1: it is not known. */
+/* A size that only a loop can tell is known once the loop has run, and whether it is one that others were taken to equal. Of what
+ * cannot be computed yet (a function is being written) its calls look. -1: it is not known, or none. */
 static int64_t size_of(weft_array *a, const struct node *n, int axis) {
   dim d = dim_resolve(n->dims[axis]);
   if (!dim_is_known(d) && weft_eval(1, &a) == WEFT_OK) d = dim_resolve(n->dims[axis]);
+  else if (dim_is_known(d) && node_is_trusting(n)) {
+    weft_array *size = weft_size(a, axis);
+    weft_status status = weft_eval(1, &size);
+    if (status && status != WEFT_ERR_NO_VALUE) return -1;
+  }
   return dim_is_known(d) ? d : -1;
 }
 
@@ -71,13 +77,14 @@ int64_t weft_dim(weft_array *a, int axis) {
   return d;
 }
 
-/* Sizes that are numbers as they stand; -1: not all are, or it is no array. */
+/* Sizes that are numbers as they stand, and no others were taken to equal them; -1: not all are, or it is no array. */
 static int describe_known(weft_array *a, weft_dtype *dtype, int64_t dims[]) {
   const struct node *n = array_look(a);
   if (!n) return -1;
   int rank = n->rank;
   *dtype = (weft_dtype)n->dtype;
   for (int i = 0; i < n->rank; i++) if ((dims[i] = n->dims[i]) < 0) rank = -1;
+  if (node_is_trusting(n)) rank = -1;
   array_looked(a);
   return rank;
 }

@@ -104,11 +104,24 @@ static struct failure *broken(const struct trust *t) {
   return fail(t->status, scope_origin(), "%s: the bounds do not fit an axis of %s", t->fn, size);
 }
 
+static struct trust trust_in(const struct trust *was, const struct dim_table *sizes) {
+  struct trust t = *was;
+  t.size = dim_in(sizes, t.size), t.length = dim_in(sizes, t.length), t.start = dim_in(sizes, t.start);
+  return t;
+}
+
+bool trusts_are_open(const struct trusts *l, const struct dim_table *sizes) {
+  for (int i = 0; i < l->n; i++) {
+    struct trust t = trust_in(&l->trust[i], sizes);
+    if (!is_certain(&t)) return true;
+  }
+  return false;
+}
+
 struct failure *trusts_check(const struct trusts *l, const struct dim_table *sizes) {
   for (int i = 0; i < l->n; i++) {
     const struct trust *was = &l->trust[i];
-    struct trust t = *was;
-    t.size = dim_in(sizes, t.size), t.length = dim_in(sizes, t.length), t.start = dim_in(sizes, t.start);
+    struct trust t = trust_in(was, sizes);
     bool is_other = t.size != was->size || t.length != was->length || t.start != was->start;
     if (is_other && !take(&t)) return broken(&t); /* others are of sizes that only a run will tell */
   }

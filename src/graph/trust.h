@@ -23,6 +23,7 @@ bool sizes_meet(const char *fn, dim a, dim b);
 bool size_meets(const char *fn, weft_status, dim size); /* an integer made of sizes: it is not below 0 */
 bool slice_meets(const char *fn, weft_status, dim size, dim start, dim length, int64_t step);
 
+bool trusts_are_open(const struct trusts *, const struct dim_table *); /* some are of sizes that only a run will tell */
 void trusts_add(struct trusts *, const struct trusts *more);
 void trusts_free(struct trusts *);
 struct failure *trusts_check(const struct trusts *, const struct dim_table *); /* NULL: all is so, or taken on trust again */

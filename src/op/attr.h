@@ -26,6 +26,6 @@ struct part_attr { int64_t part; };                          /* 0: real, 1: imag
 struct complex_attr { double re, im; };                      /* of a weak op_complex: the number itself */
 struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
 struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
-struct call_attr { struct weft_function *function; int n_out; };
+struct call_attr { struct weft_function *function; int n_out, is_trusting; }; /* is_trusting: of sizes that only a run tells */
 
 #endif

@@ -10,7 +10,9 @@
 static void hold(const void *attr) { function_retain(((const struct call_attr *)attr)->function); }
 static void drop(const void *attr) { function_release(((const struct call_attr *)attr)->function); }
 
-const struct op op_call = { .name = "call", .kind = OP_CALL, .hold = hold, .drop = drop, .many = &call_many };
+static bool trusts(const struct node *n) { return ((const struct call_attr *)n->attr)->is_trusting; }
+
+const struct op op_call = { .name = "call", .kind = OP_CALL, .hold = hold, .drop = drop, .trusts = trusts, .many = &call_many };
 
 /* Whether an output has a size that only the inside of the function knows, such as the length of a loop. Each call would
  * need a symbol of its own for it, so such a function is expanded where it is called. */
@@ -33,7 +35,7 @@ static struct node *lazy_item(struct node *call, const struct node *out, const s
 
 static void call_lazily(struct weft_function *f, struct node *const in[], const struct dim_table *bound, weft_array *out[]) {
   struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in,
-                                &(struct call_attr){ f, f->n_out }, sizeof(struct call_attr));
+                                &(struct call_attr){ f, f->n_out, trusts_are_open(&f->trusts, bound) }, sizeof(struct call_attr));
   atomic_store_explicit(&calls_some, true, memory_order_relaxed);
   for (int k = 0; k < f->n_out; k++) out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
   node_release(call);

@@ -262,12 +262,17 @@ const struct op op_code_product = { .name = "code_product", .kind = OP_LIBRARY, 
 
 /* ---- public ---- */
 
+static dim inner_length(const struct coded *c, bool is_transposed) {
+  const struct node *w = c->words->node;
+  return is_transposed ? coded_length(c) : w->dims[w->rank - 2];
+}
+
 static struct failure *inner_check(const char *fn, weft_array *x, const struct coded *c, bool is_transposed) {
   const struct node *n = x->node, *w = c->words->node;
   struct shape_text s, t;
   if (!dtype_is_float(weft_dtype_of(x))) return not_of(fn, weft_dtype_of(x));
   bool ok = n->rank >= 1 && w->rank >= 2;
-  if (ok) ok = sizes_meet(fn, n->dims[n->rank - 1], is_transposed ? coded_length(c) : w->dims[w->rank - 2]);
+  if (ok) ok = sizes_meet(fn, n->dims[n->rank - 1], inner_length(c, is_transposed));
   if (ok) return NULL;
   return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: inner lengths differ: %s x %swords %s of %lld bits", fn, shape_show(n, &s),
               is_transposed ? "transposed " : "", shape_show(w, &t), (long long)c->a.bits);
@@ -383,6 +388,7 @@ static weft_array *checked_product(const char *fn, weft_array *x, weft_array *wo
     if (at && !dtype_is_integer(weft_dtype_of(at))) why = fail(WEFT_ERR_DTYPE, scope_origin(), "%s: the places are integers", fn);
   }
   if (why) return array_failed(why);
+  x = array_with_size(x, -1, inner_length(&c, is_transposed));
   if (is_gathered) {
     lhs = lhs ? given_places(fn, x, lhs) : places_of(fn, x);
     rhs = rhs ? given_places(fn, words, rhs) : places_of(fn, words);

@@ -95,6 +95,7 @@ static weft_array *cut_said(weft_array *x, int axis, weft_array *start, weft_arr
   for (int k = 0; k < 2; k++) {
     said[k] = on[k] ? said_near(on[k]) : 0;
     if (on[k] && said[k] != DIM_BAD && !dim_mentions_only(said[k], n->rank, n->dims)) x = weft_depends(x, 1, &on[k]);
+    else x = array_said_by(x, on[k]);
   }
   node_release(n);
   if (said[0] == DIM_BAD || said[1] == DIM_BAD) return NULL;
@@ -166,6 +167,7 @@ static weft_array *compress(weft_array *x, weft_array *mask) {
   if (!operands("weft_compress", 2, (weft_array *[]){ x, mask }, n, &bad)) return bad;
   int rank = n[1]->rank;
   struct failure *why = mask_check(n[0], n[1]);
+  for (int k = 0; !why && k < rank; k++) mask = array_with_size(mask, k, n[0]->dims[k]);
   nodes_release(2, n);
   if (why) return array_failed(why);
   weft_array *place = weft_flatnonzero(mask);

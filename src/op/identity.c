@@ -92,6 +92,21 @@ weft_array *weft_depends(weft_array *x, int n, weft_array *const on[]) {
   return y;
 }
 
+weft_array *array_with_size(weft_array *x, int axis, dim size) {
+  struct node *n = array_good_node(x);
+  dim dims[WEFT_RANK_MAX];
+  if (!n) return x;
+  for (int k = 0; k < n->rank; k++) dims[k] = k == axis || k == axis + n->rank ? size : n->dims[k];
+  return array_of(node_agree(n, -1, dims));
+}
+
+weft_array *array_said_by(weft_array *y, weft_array *n) {
+  struct node *node = n ? array_node(n) : NULL;
+  bool is_trusting = node && node_is_trusting(node);
+  node_release(node);
+  return is_trusting ? weft_depends(y, 1, &n) : y;
+}
+
 weft_array *array_waits_with(weft_array *y, weft_array *x) {
   struct node *n = array_good_node(x);
   int m = n && n->op == &op_depends ? n->n_in - 1 : 0;
@@ -112,7 +127,7 @@ weft_array *array_sized_by(weft_array *y, weft_array *like) {
   weft_array *on[WEFT_RANK_MAX];
   int m = 0;
   for (int k = 0; n && k < n->rank; k++)
-    if (!dim_is_known(n->dims[k])) on[m++] = weft_size(like, k);
+    if (!dim_is_known(n->dims[k]) || (k == 0 && node_is_trusting(n))) on[m++] = weft_size(like, k);
   node_release(n);
   return m ? weft_depends(y, m, on) : y;
 }

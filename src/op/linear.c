@@ -273,7 +273,8 @@ static weft_array *squares(const char *fn, weft_array *a, weft_array **bad) {
   if (!operands(fn, 1, &a, &n, bad)) return NULL;
   struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, (weft_dtype)n->dtype) : square_check(fn, n);
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
-  return raised(array_of(n));
+  dim rows = n->dims[n->rank - 2];
+  return raised(array_with_size(array_of(n), -1, rows));
 }
 
 /* The right sides [.., n, m] and matrices in one batch and one dtype. */
@@ -298,6 +299,7 @@ static struct failure *meet(const char *fn, weft_array **a, weft_array **b) {
     memcpy(batch[k], dims, sizeof dims);
     batch[k][rank - 2] = n[k]->dims[n[k]->rank - 2], batch[k][rank - 1] = n[k]->dims[n[k]->rank - 1];
   }
+  if (!why) batch[1][rank - 2] = n[0]->dims[n[0]->rank - 1], *b = array_with_size(*b, -2, batch[1][rank - 2]);
   nodes_release(2, n);
   if (why) return why;
   weft_dtype d = weft_dtype_promote(weft_dtype_of(*a), weft_dtype_of(*b));

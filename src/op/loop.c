@@ -255,7 +255,15 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
   return now;
 }
 
-const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .hold = hold, .drop = drop, .resize = resize,
+static bool trusts(const struct node *n) {
+  const struct loop *l = loop_of(n);
+  bool is_trusting = l->until && node_is_trusting(l->until);
+  for (int k = 0; k < l->n_carry && !is_trusting; k++) is_trusting = node_is_trusting(l->next[k]);
+  for (int k = 0; k < l->n_all && !is_trusting; k++) is_trusting = node_is_trusting(l->all[k]);
+  return is_trusting;
+}
+
+const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .hold = hold, .drop = drop, .resize = resize, .trusts = trusts,
                             .many = &loop_many };
 
 /* ---- Making one from parts ----

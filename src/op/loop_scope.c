@@ -351,7 +351,7 @@ static struct failure *bound_of(const struct weft_loop *l, struct step_bound *b)
   if (is_number) *b = (struct step_bound){ NULL, number, false };
   else if (n == DIM_BAD) *b = (struct step_bound){ steps, dim_symbol(), true };
   else {
-    bool is_told = steps->op == &op_size || (l->n_each && dim_mentions_only(n, 1, l->each[0].xs->dims));
+    bool is_told = l->n_each && dim_mentions_only(n, 1, l->each[0].xs->dims);
     *b = (struct step_bound){ is_told ? NULL : steps, n, false };
   }
   bool is_below = is_number ? number < 0 : n != DIM_BAD && !size_meets("weft_loop_open", WEFT_ERR_ARG, n);
@@ -527,13 +527,22 @@ static int n_stacked(const struct weft_loop *l) {
   return n;
 }
 
+/* What says how many steps there are may have done so on trust, and need not be an input of the loop. Takes over the reference. */
+static struct node *beside_bounds(const struct weft_loop *l, struct node *item) {
+  weft_array *y = array_of(item);
+  if (l->steps) y = array_said_by(y, array_of(node_retain(l->steps)));
+  for (int i = 0; i < l->n_each; i++)
+    if (node_is_trusting(l->each[i].xs)) y = array_said_by(y, weft_size(array_of(node_retain(l->each[i].xs)), 0));
+  return array_node(y);
+}
+
 /* In the scope outside, where the loop's own has ended. */
 static void fulfil(struct weft_loop *l, struct node *const out[]) {
   int n_all = n_stacked(l), at = 0;
   for (int i = 0; i < l->n_promises; i++) {
     struct promise *p = &l->promise[i];
     struct node *item = l->failure ? NULL : out[p->body ? at++ : n_all + p->carry];
-    node_release(array_swap(p->handle, item ? node_retain(item) : array_node(array_failed(failure_retain(l->failure)))));
+    node_release(array_swap(p->handle, item ? beside_bounds(l, node_retain(item)) : array_node(array_failed(failure_retain(l->failure)))));
   }
 }
 

@@ -23,11 +23,12 @@ static bool resize_size(const struct node *n, struct node *const in[], void *att
   return a->size != DIM_BAD && (hold_size(a), true);
 }
 
+/* What turns out to be no size stays as it is: the array that has it says why. */
 static bool settle_size(struct node *n) {
   struct size_attr *a = n->attr;
   dim now = dim_resolve(a->size);
   if (dim_is_known(now)) dim_replace(&a->size, now);
-  return now != DIM_BAD;
+  return true;
 }
 
 static struct node *size_again(const struct node *n, struct node *const in[], struct failure **why) {
@@ -236,6 +237,7 @@ static weft_array *sized(weft_dtype dtype, int rank, weft_array *const sizes[], 
   if (!why) why = count_check("weft_sized", rank, d);
   if (!why) y = array_of(node_broadcast(number_node(dtype, 0, 0), rank, d));
   if (y && has_open_size(rank, d)) y = weft_depends(y, rank, on);
+  for (int k = 0; y && k < rank; k++) y = array_said_by(y, on[k]);
   for (int k = 0; k < n_sizes; k++) dim_release(d[k]);
   return why ? array_failed(why) : y;
 }

@@ -69,7 +69,7 @@ static struct failure *batch_dims(struct node *const n[2], int *rank, dim dims[]
   *rank = ra > rb ? ra : rb;
   for (int k = 0; k < *rank; k++) {
     dim x = k < *rank - ra ? 1 : n[0]->dims[k - (*rank - ra)], y = k < *rank - rb ? 1 : n[1]->dims[k - (*rank - rb)];
-    if (x != y && x != 1 && y != 1)
+    if (x != 1 && y != 1 && !sizes_meet("weft_matmul", x, y))
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: batches do not broadcast: %s x %s",
                   shape_show(n[0], &a), shape_show(n[1], &b));
     dims[k] = x == 1 ? y : x;

@@ -90,6 +90,7 @@ struct op {
   bool (*settle)(struct node *);   /* attr contains sizes: those that have become known; graph lock held. false: memory */
   /* Sizes were taken to be equal while they were unknown: a failure once they turn out to differ, else NULL. */
   struct failure *(*agree)(const struct node *);
+  bool (*trusts)(const struct node *); /* whether sizes inside it were. NULL: if there is something to agree and a size is open */
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom, all of OP_LIBRARY */
   const struct library *library;   /* LIBRARY */
 };

@@ -255,7 +255,6 @@ weft_array *zeros_of(const struct node *like) {
   return array_of(node_broadcast(number_node(like->dtype, 0, 0), like->rank, like->dims));
 }
 weft_array *zeros_like(weft_array *x) { return array_sized_by(zeros_of(x->node), x); }
-weft_array *zeros_beside(weft_array *x) { return node_is_known(x->node) ? zeros_of(x->node) : weft_depends(zeros_like(x), 1, &x); }
 
 struct failure *square_check(const char *fn, const struct node *n) {
   struct shape_text s;

@@ -54,17 +54,20 @@ struct node *array_good_node(weft_array *);                   /* a reference; NU
 static inline bool axis_is_empty(const weft_array *x, int axis) { return dim_resolve(x->node->dims[axis]) == 0; }
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has like's sizes: it waits for those that only a
-                                                                 run tells, so that nothing is evaluated without them */
+                                                                 run tells, so that nothing is evaluated without them, and for the
+                                                                 look at those that like has on trust */
 weft_array *array_agrees(weft_array *x, weft_array *like);     /* x in the sizes of like, which they were taken to equal: it waits
                                                                  for these, and fails if they turn out to differ */
+weft_array *array_with_size(weft_array *x, int axis, dim size); /* x, whose size along the axis was taken to be that: it fails where
+                                                                 it turns out to differ */
 weft_array *array_waits_with(weft_array *y, weft_array *x);    /* y, which begins or ends inside x: it waits for all that x waits
                                                                  for, as that may tell where */
+weft_array *array_said_by(weft_array *y, weft_array *n);       /* y, of which n says a size: it fails where sizes that n was made of
+                                                                 were taken to be equal and are not. n may be NULL */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_row_full(weft_array *xs, double);           /* a number in the dtype and shape of a row along axis 0, made without
                                                                  one: what a loop over xs may begin with */
 weft_array *zeros_like(weft_array *x);                        /* the same, and it waits for the sizes of x */
-weft_array *zeros_beside(weft_array *x);                      /* the same, and it fails where x does: sizes of x that were taken to
-                                                                 be equal are looked at when it is computed */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_cut(const char *fn, weft_array *, int axis, const dim *start, const dim *stop, int64_t step);
                                                               /* by integers made of sizes; NULL: left out. As Python cuts them */

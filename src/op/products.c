@@ -54,7 +54,9 @@ weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   if (!operands("weft_matrix_power", 1, &x, &node, &bad)) return bad;
   struct failure *why = square_check("weft_matrix_power", node);
   if (why) return array_of_bad(why, 1, &node);
-  x = n < 0 ? weft_inverse(array_of(node)) : array_of(node);
+  dim rows = node->dims[node->rank - 2];
+  x = array_with_size(array_of(node), -1, rows);
+  if (n < 0) x = weft_inverse(x);
   uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
   if (!left) return identity_like(x);
   for (;; x = weft_matmul(x, x)) {

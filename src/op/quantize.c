@@ -303,6 +303,11 @@ static struct failure *coded_global(const char *fn, weft_array *words, weft_arra
   struct node *w = array_node(words), *s = array_node(scales), *b = biases ? array_node(biases) : NULL;
   why = groups_check(fn, w, s, &c->a);
   if (!why && b) why = groups_check(fn, w, b, &c->a);
+  for (int k = 0; !why && k < w->rank; k++) {
+    int64_t words_each = k < w->rank - 1 ? 1 : c->a.group * c->a.bits / 32;
+    c->words = array_with_size(c->words, k, dim_mul(s->dims[k], words_each));
+    if (b) c->biases = array_with_size(c->biases, k, s->dims[k]);
+  }
   node_release(w), node_release(s), node_release(b);
   return why;
 }

@@ -105,6 +105,7 @@ bool random_open(struct draw *d, const char *fn, weft_array *key, weft_array *li
   if (why) return *bad = array_failed(why), false;
   struct node *flat = node_broadcast(scalar_node(WEFT_U32, 0, false), 1, &d->count);
   weft_array *all = array_of(flat), *size = array_broadcast(fn, weft_size(all, 0), 1, &d->count);
+  key = array_with_size(key, 0, 2);
   if (like) key = array_sized_by(key, like); /* whatever draws reads the key, and so waits for these sizes */
   d->k0 = half_of(key, 0);
   d->k1 = half_of(key, 1);

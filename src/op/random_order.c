@@ -91,6 +91,7 @@ static weft_array *chosen(weft_array *key, weft_array *like, weft_array *x, weft
   if (why) return array_of_bad(why, 1, &n);
   x = array_of(n);
   if (!ok) return bad;
+  if (p) p = array_with_size(p, 0, size);
   if (p) p = weft_cast(p, WEFT_F64), p = weft_where(weft_gt(p, weft_integer(0)), p, number_like(p, 0));
   weft_array *at = is_once ? drawn_once(&d, key, x, p, size) : drawn_again(&d, x, p);
   return weft_take(x, 1, &at);

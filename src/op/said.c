@@ -179,13 +179,20 @@ dim array_bound(weft_array *a) {
   return d;
 }
 
+static bool is_trusting(weft_array *a) {
+  struct node *n = array_node(a);
+  bool is = node_is_trusting(n);
+  node_release(n);
+  return is;
+}
+
 int weft_is_size(weft_array *a, int64_t *number) {
   weft_array *bad;
   int64_t found;
   if (!arrays_ok("weft_is_size", 1, &a, &bad)) return 0;
   dim d = array_said(a);
   if (!dim_is_integer(d, &found)) d = dim_resolve(d); /* which is for sizes: a number below 0 is none */
-  if (!dim_is_integer(d, &found)) return d != DIM_BAD;
+  if (!dim_is_integer(d, &found) || is_trusting(a)) return d != DIM_BAD;
   if (number) *number = found;
   return 2;
 }

@@ -32,15 +32,17 @@ static weft_array *standing(weft_array *x, weft_array *y, int axis) {
   return x;
 }
 
-static struct failure *points_wrong(weft_array *y, int axis, weft_array *x) {
-  struct node *n = array_node(x), *m = array_node(y);
+/* x with as many points as y has along the axis. */
+static struct failure *points_wrong(weft_array *y, int axis, weft_array **x) {
+  struct node *n = array_node(*x), *m = array_node(y);
   struct shape_text a, b;
   int at = n->rank == 1 ? 0 : axis - m->rank + n->rank;
   dim have = at >= 0 && n->rank ? n->dims[at] : 1, want = m->dims[axis];
-  struct failure *why = dim_is_known(have) && dim_is_known(want) && have != want
+  struct failure *why = !sizes_meet("weft_trapezoid", dim_resolve(have), dim_resolve(want))
                             ? fail(WEFT_ERR_SHAPE, scope_origin(), "weft_trapezoid: the points are %s, for axis %d of %s",
                                    shape_show(n, &a), axis, shape_show(m, &b))
                             : NULL;
+  if (!why && at >= 0 && n->rank) *x = array_with_size(*x, at, want);
   node_release(n), node_release(m);
   return why;
 }
@@ -49,7 +51,7 @@ weft_array *weft_trapezoid(weft_array *y, weft_array *x, double dx, int axis) {
   static const char fn[] = "weft_trapezoid";
   weft_array *bad;
   if (!has_axis(fn, y, &axis, &bad) || (x && !arrays_ok(fn, 1, &x, &bad))) return bad;
-  struct failure *why = x ? points_wrong(y, axis, x) : NULL;
+  struct failure *why = x ? points_wrong(y, axis, &x) : NULL;
   if (why) return array_failed(why);
   weft_dtype out = dtype_float(x ? weft_dtype_promote(weft_dtype_of(x), weft_dtype_of(y)) : weft_dtype_of(y));
   weft_array *a = weft_cast(y, dtype_is_narrow_float(out) ? WEFT_F32 : out);
@@ -100,6 +102,7 @@ weft_array *weft_interp(weft_array *x, weft_array *xp, weft_array *fp, weft_arra
   if (why) return array_failed(why);
   weft_dtype of_x = dtype_float(weft_dtype_promote(weft_dtype_of(x), weft_dtype_of(xp)));
   weft_dtype out = weft_dtype_promote(of_x, dtype_float(weft_dtype_of(fp))), wide = dtype_is_narrow_float(out) ? WEFT_F32 : out;
+  fp = array_with_size(fp, 0, xp->node->dims[0]);
   x = weft_cast(x, dtype_part(wide)), xp = weft_cast(xp, dtype_part(wide)), fp = weft_cast(fp, wide);
   weft_array *i = interval(xp, x), *next = weft_minimum(weft_add(i, weft_integer(1)), weft_sub(weft_size(xp, 0), weft_integer(1)));
   weft_array *y = on_line(x, taken(xp, i), taken(xp, next), taken(fp, i), taken(fp, next));

@@ -361,7 +361,10 @@ static weft_array *turned(const char *fn, weft_array *x, int *axis, int64_t k, i
   if (!why && !slice_meets(fn, WEFT_ERR_SHAPE, n->dims[*axis], 0, k, 1))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld along axis %d of %s", fn, (long long)typed, *axis, shape_show(n, &s));
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
-  return weft_moveaxis(array_of(n), *axis, -1);
+  bool is_open = !dim_is_known(n->dims[*axis]);
+  x = array_of(n);
+  if (is_open) x = array_sized_by(x, array_slice(x, *axis, 0, k, 1)); /* which fails if there are fewer */
+  return weft_moveaxis(x, *axis, -1);
 }
 
 /* The k last in order, the last first. */

@@ -40,9 +40,11 @@ static inline bool node_is_free(const struct node *n) {
   enum node_state s = node_state_of(n);
   return s == NODE_LAZY || (s == NODE_QUEUED && job_is_here());
 }
-/* A size that is known needs no array: it may be that of a name, mapped over or called with another array since. */
+/* A size that is known needs no array: it may be that of a name, mapped over or called with another array since. But one that was
+ * taken on trust does, until somebody has looked. */
 static inline bool is_known_size(const struct node *n) {
-  return n->op->kind == OP_SIZE && dim_is_known(dim_resolve(((const struct size_attr *)n->attr)->size));
+  return n->op->kind == OP_SIZE && dim_is_known(dim_resolve(((const struct size_attr *)n->attr)->size)) &&
+         !(n->n_in && node_is_trusting(n->in[0]));
 }
 
 /* eval.c */

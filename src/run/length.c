@@ -104,6 +104,7 @@ struct failure *eval_size_loop(struct node *loop, int n, struct node *const item
   struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
   int64_t steps;
   if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
+  if (!l->has_steps) return fail(WEFT_ERR_INTERNAL, loop->origin, "weft_eval: nothing tells how many steps a loop has");
   struct failure *f = keep_length(loop->in[0]);
   if (!f) f = read_integer(loop->in[0], &steps);
   if (f) return f;

@@ -9,6 +9,28 @@
 
 bool eval_stops(const struct node *n) { return node_has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
 
+/* All that a loop computes in a step. */
+static bool walk_bodies(struct node_list *list, const struct loop *l) {
+  int n = 0;
+  struct node **body = mem_alloc(sizeof *body * (size_t)(l->n_carry + l->n_all + 1));
+  if (!body) return false;
+  for (int k = 0; k < l->n_carry; k++) body[n++] = l->next[k];
+  for (int k = 0; k < l->n_all; k++) body[n++] = l->all[k];
+  if (l->until) body[n++] = l->until;
+  bool ok = walk(list, n, body, NULL);
+  mem_free(body);
+  return ok;
+}
+
+/* Of sizes that are known before the loop runs; the others are looked at when it does. */
+static struct failure *disagreement_inside(const struct loop *l) {
+  struct node_list list = { 0 };
+  if (!l->is_settled) return NULL;
+  struct failure *why = walk_bodies(&list, l) ? disagreement_in(&list) : eval_no_memory();
+  node_list_free(&list);
+  return why;
+}
+
 static struct failure *unusable(const struct node *n) {
   struct shape_text t;
   const char *dtype = weft_dtype_name((weft_dtype)n->dtype);
@@ -20,6 +42,7 @@ static struct failure *unusable(const struct node *n) {
   if (n->op == &op_loop_var)
     return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", dtype,
                 shape_show(n, &t));
+  if (n->op == &op_loop && node_is_trusting(n)) return disagreement_inside(((const struct loop_attr *)n->attr)->loop);
   return n->op->agree && n->n_in ? n->op->agree(n) : NULL;
 }
 
@@ -61,24 +84,29 @@ static bool settle_node(struct node *n) {
   return true;
 }
 
+/* Nodes trust no longer where sizes have turned out to be as they were taken to be; inputs come before users. */
+static void look(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) {
+    struct node *n = l->node[i];
+    if (!node_is_trusting(n) || node_trusts(n)) continue;
+    struct failure *why = n->op->agree && n->n_in ? n->op->agree(n) : NULL;
+    if (!why) atomic_store_explicit(&n->is_trusting, false, memory_order_relaxed);
+    failure_release(why);
+  }
+}
+
 /* What a body has captured may have had no size when the loop was made. A body whose sizes are all known is not looked at
  * again; sizes that differ from step to step are found in each. */
 static bool settle_bodies(struct loop *l) {
   if (l->is_settled || l->is_uneven) return true;
   struct node_list list = { 0 };
-  int n = 0;
-  struct node **body = mem_alloc(sizeof *body * (size_t)(l->n_carry + l->n_all + 1));
-  if (!body) return false;
-  for (int k = 0; k < l->n_carry; k++) body[n++] = l->next[k];
-  for (int k = 0; k < l->n_all; k++) body[n++] = l->all[k];
-  if (l->until) body[n++] = l->until;
-  bool ok = walk(&list, n, body, NULL) && eval_settle(&list), is_known = true;
+  bool ok = walk_bodies(&list, l) && eval_settle(&list), is_known = true;
   int n_vars = l->n_seq + l->n_carry + l->n_const; /* carries and constants stand behind sequences */
   for (int k = 0; ok && k < n_vars; k++) ok = settle_node(l->seq_var[k]);
   for (int k = 0; ok && k < list.n; k++) is_known &= node_is_known(list.node[k]);
   l->is_settled = ok && is_known;
+  if (l->is_settled) look(&list);
   node_list_free(&list);
-  mem_free(body);
   return ok;
 }
 
@@ -96,14 +124,29 @@ __attribute__((unused)) static bool is_in_place(const struct node_list *l) {
   return true;
 }
 
-bool eval_walk(struct node_list *l, int n, struct node *const target[]) {
-  if (!walk(l, n, target, eval_stops)) return false;
-  if (eval_settle(l)) {
-    INVARIANT(is_in_place(l));
-    return true;
-  }
-  node_list_free(l);
+/* Whether somebody asks for a size alone, of what need not be computed after all. */
+static bool goes_too_far(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) if (l->node[i]->n_in && is_known_size(l->node[i]) && !node_has_value(l->node[i])) return true;
   return false;
+}
+
+static bool walk_settled(struct node_list *l, int n, struct node *const target[], bool *is_trusting) {
+  if (!walk(l, n, target, eval_stops)) return false;
+  *is_trusting = false;
+  for (int i = 0; i < l->n && !*is_trusting; i++) *is_trusting = node_is_trusting(l->node[i]);
+  if (!eval_settle(l)) return node_list_free(l), false;
+  INVARIANT(is_in_place(l));
+  return true;
+}
+
+bool eval_walk(struct node_list *l, int n, struct node *const target[]) {
+  bool is_trusting;
+  if (!walk_settled(l, n, target, &is_trusting)) return false;
+  if (!is_trusting) return true;
+  look(l);
+  if (!goes_too_far(l)) return true;
+  node_list_free(l);
+  return walk_settled(l, n, target, &is_trusting);
 }
 
 /* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */

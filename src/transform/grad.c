@@ -287,7 +287,7 @@ static void give_out(const char *fn, int n, struct node *const x[], struct node 
   for (int j = 0; j < n; j++) {
     if (!is_differentiable(x[j])) out[j] = array_failed(no_float(fn, "x", j + 1, x[j]));
     else if (x[j]->serial < dropped->serial) out[j] = array_failed(failure_retain(dropped->why));
-    else out[j] = dx[j] ? array_sized_by(handle_of(dx[j]), handle_of(x[j])) : zeros_beside(handle_of(x[j]));
+    else out[j] = dx[j] ? array_sized_by(handle_of(dx[j]), handle_of(x[j])) : zeros_like(handle_of(x[j]));
   }
 }
 

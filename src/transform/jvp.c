@@ -186,7 +186,7 @@ static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struc
 
 static weft_array *tangent_of(struct node *y, struct node *dy, int j) {
   if (!is_differentiable(y)) return array_failed(no_float("weft_jvp", "y", j + 1, y));
-  return dy ? array_sized_by(handle_of(dy), handle_of(y)) : zeros_beside(handle_of(y));
+  return dy ? array_sized_by(handle_of(dy), handle_of(y)) : zeros_like(handle_of(y));
 }
 
 static void forward_mode(int n, struct node *const x[], struct node *dx[], int m, struct node *const y[], weft_array *out[]) {

@@ -309,14 +309,14 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   return NULL;
 }
 
-/* xs: what have so many rows. Sizes of theirs that were taken to be equal are looked at where they are computed. */
+/* xs: what have so many rows, though nobody reads them. */
 static weft_array *in_every_row(struct node *y, dim rows, int n, struct node *const xs[]) {
   dim dims[WEFT_RANK_MAX];
   if (y->rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: y has rank %d already", y->rank);
   dims[0] = rows;
   if (y->rank) memcpy(dims + 1, y->dims, y->rank * sizeof *dims);
   weft_array *ys = array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
-  for (int j = 0; j < n && !dim_is_known(rows); j++) ys = weft_depends(ys, 1, (weft_array *[]){ handle_of(xs[j]) });
+  for (int j = 0; j < n; j++) ys = array_sized_by(ys, handle_of(xs[j]));
   return ys;
 }
 
