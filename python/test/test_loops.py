@@ -479,3 +479,28 @@ def test_a_scan_over_two_whiles_that_recompute_is_differentiated_and_mapped():
     np.testing.assert_allclose(alone, expected, rtol=1e-6)
     np.testing.assert_allclose(np.array(weft.vmap(weft.grad(two_whiles))(x)), expected, rtol=1e-6)
     np.testing.assert_allclose(np.array(weft.compile(weft.vmap(weft.grad(two_whiles)))(x)), expected, rtol=1e-6)
+
+
+def test_sequences_of_a_scan_have_as_many_rows_each():
+    x, y = weft.arange(3.0), weft.arange(5.0)
+
+    def body(c, r):
+        return c + r[0] * r[1], c
+
+    for xs in ((x, y), (y, x), {"a": x, "b": y}, (x, y[:0])):
+        for more in ({}, {"reverse": True}, {"length": 2}):
+            with pytest.raises(ValueError, match="rows: (3, 5|5, 3|3, 0)"):
+                weft.scan(lambda c, r: (c, None), weft.array(0.0), xs, **more)
+    with pytest.raises(ValueError, match="a number in xs has no rows"):
+        weft.scan(body, weft.array(0.0), (x, 2.0))
+    assert weft.scan(body, weft.array(0.0), (x, x))[0].item() == 5
+    for reads in (body, lambda c, r: (c + 1, c)):
+        any_size = weft.compile(lambda a, b: weft.scan(reads, weft.array(0.0), (a, b)), shapes="any")
+        assert any_size(y, y)[1].shape == (5,)
+        for a, b in ((x, y), (y, x)):
+            with pytest.raises(ValueError, match="differ"):
+                weft.eval(any_size(a, b))
+    some = weft.compile(lambda a, b: weft.scan(body, weft.array(0.0), (a[a > 0.5], b))[0], shapes="any")
+    assert some(y, y[1:]).item() == 30
+    with pytest.raises(ValueError, match="differ"):
+        weft.eval(some(y, y))

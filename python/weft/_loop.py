@@ -6,7 +6,8 @@ from ._tree import as_value, flatten_numbers, flatten_values, own, unflatten
 def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=None, tail=None):
     """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
 
-    init, xs and y may be trees; xs may be None if length, the number of steps, is given. tail: only the y of the last so
+    init, xs and y may be trees; xs may be None if length, the number of steps, is given. Arrays of xs have as many rows each; a
+    length that is less leaves the last out, with reverse the first. tail: only the y of the last so
     many steps are kept, and have memory; a y of None gives none. Of grad:
     recompute: it keeps the carries before every so many steps and computes those between again; 0: before as many as
     the square root of the steps. truncate: it goes back through the last so many steps only."""
@@ -16,6 +17,7 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
         raise ValueError("scan: the number of steps is missing")
     if tail is not None and tail < 0:
         raise ValueError(f"scan: tail={tail} is negative")
+    rows = _same_length(rows)
     if reverse:
         rows = [_core.flip(row, 0) for row in rows]
     with _core.Scope("scan"):
@@ -39,6 +41,24 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
         if tail == 0:
             ys = [out[:0] for out in ys]
         return unflatten(carry_structure, last), unflatten(out_structure, ys)
+
+
+def _same_length(rows):
+    """The sequences, which have as many rows each. Sizes that are not known yet are taken to be equal, and fail if they are not."""
+    if any(row.ndim == 0 for row in rows):
+        raise ValueError("scan: a number in xs has no rows")
+    sizes = [_core.size(row, 0) for row in rows]
+    known = {n for n in map(_told, sizes) if n is not None}
+    if len(known) > 1:
+        raise ValueError("scan: the arrays of xs have other numbers of rows: " + ", ".join(str(_told(n)) for n in sizes))
+    if not rows or all(_told(n) is not None for n in sizes):
+        return rows
+    return rows[:1] + [row.reshape((sizes[0], *(_core.size(row, k) for k in range(1, row.ndim)))) for row in rows[1:]]
+
+
+def _told(size):
+    n = size if isinstance(size, int) else _core.told(size)
+    return None if isinstance(n, bool) else n
 
 
 def _tail(loop, out, k):

@@ -55,16 +55,20 @@ int weft_rank(weft_array *a) {
   return rank;
 }
 
-/* A size that only a loop can tell is known once the loop has run, and whether it is one that others were taken to equal. Of what
- * cannot be computed yet (a function is being written) its calls look. -1: it is not known, or none. */
+/* Whether sizes that were taken to be equal are. Of what cannot be computed yet (a function is being written) its calls look. */
+static bool is_size(weft_array *a, int axis) {
+  weft_scope *s = weft_scope_open();
+  weft_array *size = weft_size(a, axis);
+  weft_status status = weft_eval(1, &size);
+  weft_scope_discard(s);
+  return status == WEFT_OK || status == WEFT_ERR_NO_VALUE;
+}
+
+/* A size that only a loop can tell is known once the loop has run. -1: it is not known, or none. */
 static int64_t size_of(weft_array *a, const struct node *n, int axis) {
   dim d = dim_resolve(n->dims[axis]);
   if (!dim_is_known(d) && weft_eval(1, &a) == WEFT_OK) d = dim_resolve(n->dims[axis]);
-  else if (dim_is_known(d) && node_is_trusting(n)) {
-    weft_array *size = weft_size(a, axis);
-    weft_status status = weft_eval(1, &size);
-    if (status && status != WEFT_ERR_NO_VALUE) return -1;
-  }
+  else if (dim_is_known(d) && node_is_trusting(n) && !is_size(a, axis)) d = -1;
   return dim_is_known(d) ? d : -1;
 }
 
