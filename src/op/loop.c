@@ -263,8 +263,8 @@ static bool trusts(const struct node *n) {
   return is_trusting;
 }
 
-const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .hold = hold, .drop = drop, .resize = resize, .trusts = trusts,
-                            .many = &loop_many };
+const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .hold = hold, .drop = drop, .resize = resize,
+                            .trusts = trusts, .many = &loop_many };
 
 /* ---- Making one from parts ----
  * A node of the bodies depends on a variable, or is invariant. Invariant nodes that dependent ones use are captured: the

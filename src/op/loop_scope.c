@@ -529,6 +529,9 @@ static int n_stacked(const struct weft_loop *l) {
 
 /* What says how many steps there are may have done so on trust, and need not be an input of the loop. Takes over the reference. */
 static struct node *beside_bounds(const struct weft_loop *l, struct node *item) {
+  bool is_trusting = l->steps && node_is_trusting(l->steps);
+  for (int i = 0; i < l->n_each; i++) is_trusting |= node_is_trusting(l->each[i].xs);
+  if (!is_trusting) return item;
   weft_array *y = array_of(item);
   if (l->steps) y = array_said_by(y, array_of(node_retain(l->steps)));
   for (int i = 0; i < l->n_each; i++)
@@ -542,7 +545,8 @@ static void fulfil(struct weft_loop *l, struct node *const out[]) {
   for (int i = 0; i < l->n_promises; i++) {
     struct promise *p = &l->promise[i];
     struct node *item = l->failure ? NULL : out[p->body ? at++ : n_all + p->carry];
-    node_release(array_swap(p->handle, item ? beside_bounds(l, node_retain(item)) : array_node(array_failed(failure_retain(l->failure)))));
+    item = item ? beside_bounds(l, node_retain(item)) : array_node(array_failed(failure_retain(l->failure)));
+    node_release(array_swap(p->handle, item));
   }
 }
 
