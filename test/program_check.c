@@ -84,11 +84,23 @@ static struct plain read_array(weft_array *a, weft_status *s) {
   return y;
 }
 
-/* The largest of nothing is refused as soon as sizes are known, also on the side of a choice that is not taken. */
-static bool may_be_refused(const struct program *p) {
-  for (int i = 0; i < p->n; i++)
-    if (!p->step[i].is_dead && !strcmp(p->step[i].row->name, "weft_cond_open")) return strstr(weft_message(), "nothing to choose from");
+static bool uses(const struct program *p, const char *name) {
+  for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && !strcmp(p->step[i].row->name, name)) return true;
   return false;
+}
+static bool has_open_size(const struct program *p) {
+  for (int i = 0; i < p->n; i++)
+    for (int k = 0; k < p->step[i].form.rank && !p->step[i].is_dead; k++) if (p->step[i].form.dims[k] == PROGRAM_OPEN) return true;
+  return false;
+}
+
+/* The largest of nothing, or an element by its rank among fewer, is refused as soon as sizes are known: also on the side of a choice
+ * that is not taken, and where only the size of it is asked for. The plain evaluator computes what is wanted. */
+static bool may_be_refused(const struct program *p) {
+  const char *why = weft_message();
+  if (strstr(why, "nothing to choose from")) return uses(p, "weft_cond_open") || has_open_size(p);
+  bool is_ranked = uses(p, "weft_partition") || uses(p, "weft_argpartition") || uses(p, "weft_topk") || uses(p, "weft_argtopk");
+  return is_ranked && has_open_size(p) && strstr(why, "elements of an axis that has");
 }
 
 /* All at once, then read. */

@@ -7,6 +7,8 @@ from . import _core
 
 _array, _where = _core.asarray, _core.where
 
+_MOST_TIMES = 1 << 16  # parts, or steps, that are written one by one
+
 
 def _floats(x):
     x = _array(x)
@@ -354,7 +356,7 @@ def array_split(ary, indices_or_sections, axis=0):
     axis = _axis("array_split", ary, axis)
     places = indices_or_sections
     if isinstance(places, int):
-        if places < 1:
+        if places < 1 or places > _MOST_TIMES:
             raise ValueError(f"array_split: {places} parts")
         least, more = divmod(ary.shape[axis], places)
         places = [i * least + builtins.min(i, more) for i in range(1, places)]
@@ -848,10 +850,13 @@ def vander(x, N=None, increasing=False):
     [[4.0, 2.0, 1.0], [9.0, 3.0, 1.0]]
     """
     x = _array(x)
+    if x.ndim != 1:
+        raise ValueError(f"vander: x is a vector, not of shape {x.shape}")
     n = x.size if N is None else N
     if n == 0:
         return _core.zeros((x.size, 0), x.dtype)
-    y = _core.stack([_core.ones_like(x)] + [_core.cumprod(_core.broadcast_to(x, (n - 1,) + x.shape), 0)[i] for i in range(n - 1)], 1)
+    powers = _core.cumprod(_core.broadcast_to(x, (n - 1, x.size)), 0)
+    y = _core.transpose(_core.concatenate([_core.ones_like(x)[None], powers], 0))
     return y if increasing else _core.flip(y, 1)
 
 
@@ -908,7 +913,9 @@ def polyder(p, m=1):
     [2, 2]
     """
     p = atleast_1d(p)
-    for _ in range(m):
+    if m < 0:
+        raise ValueError(f"polyder: m={m} is negative")
+    for _ in range(builtins.min(m, p.size)):
         p = p[:-1] * _core.arange(p.size - 1, 0, -1)
     return p
 
@@ -920,6 +927,8 @@ def polyint(p, m=1, k=0):
     [1.0, 2.0, 0.0]
     """
     p = _floats(atleast_1d(p))
+    if m < 0 or m > _MOST_TIMES:
+        raise ValueError(f"polyint: m={m} is not in 0..{_MOST_TIMES}")
     for _ in range(m):
         p = _core.concatenate([p / _core.arange(p.size, 0, -1), _core.full((1,), k, p.dtype)])
     return p

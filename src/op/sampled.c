@@ -7,6 +7,15 @@ static weft_array *but_last(weft_array *x, int axis) { return weft_slice(x, axis
 
 /* ---- Differences and integrals ---- */
 
+enum { FEW_TIMES = 1000 }; /* differences of differences, each a node, which no length ends */
+
+static bool is_known(weft_array *x, int axis) {
+  struct node *n = array_good_node(x);
+  bool is = !n || dim_is_known(n->dims[axis]);
+  node_release(n);
+  return is;
+}
+
 static bool is_empty(weft_array *x, int axis) {
   struct node *n = array_good_node(x);
   bool is = !n || n->dims[axis] == 0;
@@ -19,6 +28,8 @@ weft_array *weft_diff(weft_array *x, int64_t n, int axis) {
   weft_array *bad;
   if (!has_axis("weft_diff", x, &axis, &bad)) return bad;
   if (n < 0) return array_bad(WEFT_ERR_ARG, "weft_diff: %lld times", (long long)n);
+  if (n > FEW_TIMES && !is_known(x, axis))
+    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_diff: %lld times along a size that is not known yet", (long long)n);
   weft_array *(*less)(weft_array *, weft_array *) = weft_dtype_of(x) == WEFT_BOOL ? weft_ne : weft_sub;
   weft_array *y = n ? x : array_apart(x);
   while (n-- > 0 && !is_empty(y, axis)) y = less(from(y, axis, 1), but_last(y, axis));

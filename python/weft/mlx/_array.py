@@ -377,7 +377,7 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
     if n < 0:
         raise ValueError(f"diff: n is {n}")
     _check_axis("diff", a, axis)
-    for _ in range(n):
+    for _ in range(builtins.min(n, a.shape[axis])):
         length = a.shape[axis]
         before = (builtins.slice(None),) * (axis % a.ndim)
         later, earlier = a[before + (builtins.slice(1, None),)], a[before + (builtins.slice(0, builtins.max(length - 1, 0)),)]
