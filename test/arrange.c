@@ -1,6 +1,7 @@
 /* arrange.c -- arrays made from nothing, arranged anew and reduced over several axes: the numbers one expects, also where
  * sizes are known only later. */
 #include <math.h>
+#include <string.h>
 #include "run/plan.h"
 #include "values.h"
 
@@ -249,6 +250,62 @@ TEST(taking_and_putting_along_an_axis_broadcasts_the_others) {
   weft_array *far = weft_from(WEFT_I32, WEFT_DIMS(2, 1), (int32_t[]){ 0, 3 }), *y = weft_take_along(x, 1, far);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
   EXPECT_TEXT(weft_message(), "weft_take_along: index number 1 is out of range for an axis of 3");
+  weft_scope_discard(s);
+}
+
+/* v along the middle axis of [40, 50, c], 70 updates a line: as a plain loop does it, in order. */
+enum { LINES = 40, SLOTS = 50, UPDATES = 70, MOST_BEHIND = 3 };
+
+static double combined(weft_how how, double x, double v) {
+  switch (how) {
+    case WEFT_SET: return v;
+    case WEFT_ADD: return x + v;
+    case WEFT_MUL: return x * v;
+    case WEFT_MIN: return x < v ? x : v;
+    case WEFT_MAX: return x > v ? x : v;
+  }
+  return 0;
+}
+
+static void expect_lines_updated(weft_dtype t, weft_how how, int behind, bool is_reversed, bool is_whole) {
+  weft_scope *s = weft_scope_open();
+  static double x[LINES * SLOTS * MOST_BEHIND], v[LINES * UPDATES * MOST_BEHIND], y[LINES * SLOTS * MOST_BEHIND];
+  static int32_t at[LINES * UPDATES * MOST_BEHIND];
+  for (int k = 0; k < LINES * SLOTS * behind; k++) x[k] = 1 + k % 3;
+  for (int k = 0; k < LINES * UPDATES * behind; k++) v[k] = how == WEFT_MUL ? 1 + (k % 97 == 0) : k % 5 - 2, at[k] = k * 31 % 101 % (2 * SLOTS) - SLOTS;
+  int n_at = is_whole ? 1 : behind; /* whole: one index for all that is behind */
+  for (int l = 0; l < LINES; l++)
+    for (int u = 0; u < UPDATES; u++)
+      for (int c = 0; c < behind; c++) {
+        int from = is_reversed ? UPDATES - 1 - u : u, k = at[(l * UPDATES + from) * n_at + c % n_at];
+        double *slot = &x[(l * SLOTS + (k < 0 ? k + SLOTS : k)) * behind + c];
+        *slot = combined(how, *slot, v[(l * UPDATES + from) * behind + c]);
+      }
+  memcpy(y, x, sizeof x);
+  for (int k = 0; k < LINES * SLOTS * behind; k++) x[k] = 1 + k % 3;
+  weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(LINES, SLOTS, behind), x), t);
+  weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(LINES, UPDATES, n_at), at), *b = weft_from(WEFT_F64, WEFT_DIMS(LINES, UPDATES, behind), v);
+  if (is_reversed) i = weft_slice(i, 1, UPDATES - 1, WEFT_BEGIN, -1), b = weft_slice(b, 1, UPDATES - 1, WEFT_BEGIN, -1);
+  weft_array *line = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(LINES, UPDATES), 0), 0);
+  weft_array *part = is_whole ? weft_take(a, 2, (weft_array *[]){ line, weft_squeeze(i, 2) }) : weft_take_along(a, 1, i);
+  EXPECT_SAME(weft_cast(weft_put(a, part, weft_cast(b, t), how), WEFT_F64), weft_from(WEFT_F64, WEFT_DIMS(LINES, SLOTS, behind), y));
+  weft_scope_discard(s);
+}
+
+TEST(lines_that_are_updated_each_by_their_own_indices_are_those_of_a_plain_loop) {
+  for (int how = WEFT_SET; how <= WEFT_MAX; how++)
+    for (int k = 0; k < 16; k++)
+      expect_lines_updated(k & 8 ? WEFT_BF16 : WEFT_F32, (weft_how)how, k & 4 ? MOST_BEHIND : 1, k & 2, k & 1);
+}
+
+TEST(an_index_out_of_range_is_counted_through_the_lines_before_it) {
+  weft_scope *s = weft_scope_open();
+  static int32_t at[LINES * 200];
+  at[17 * 200 + 5] = 300;
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(LINES, 300), 0), *i = weft_from(WEFT_I32, WEFT_DIMS(LINES, 200), at);
+  weft_array *y = weft_put(x, weft_take_along(x, 1, i), weft_scalar(1), WEFT_SET);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_put: index number 3405 is out of range for an axis of 300");
   weft_scope_discard(s);
 }
 

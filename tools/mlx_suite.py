@@ -38,16 +38,16 @@ def say(test, what, why="", seconds=0.0):
 class Result(unittest.TestResult):
     def startTest(self, test):
         super().startTest(test)
-        self.began, self.failed = time.time(), False
+        self.began, self.failed = time.process_time(), False
         mx.random.seed(3)  # some compare random numbers with a tolerance that not all of them meet
         np.random.seed(3)
         say(test, "began")
     def said(self, test, what, err):
         kind, value, trace = err
         text = str(value).strip().splitlines() or [""]
-        say(test, what, f"{kind.__name__}: {text[0][:150]}", time.time() - self.began)
+        say(test, what, f"{kind.__name__}: {text[0][:150]}", time.process_time() - self.began)
     def addSuccess(self, test):
-        if not self.failed: say(test, "passed", "", time.time() - self.began)
+        if not self.failed: say(test, "passed", "", time.process_time() - self.began)
     def addSkip(self, test, reason): say(test, "skipped", reason)
     def addError(self, test, err): self.said(test, "failed", err)
     def addFailure(self, test, err): self.said(test, "failed", err)

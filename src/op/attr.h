@@ -19,7 +19,7 @@ struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES
 struct assert_attr { struct take_attr take; struct told *told; }; /* of op_assert; told: the message */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */
-struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
+struct scatter_attr { weft_how how; int n, batch; };         /* v has dims I + rest of x; batch: 0 but for schedule/prepare.c */
 struct pad_attr { int64_t axis, before, after; };
 struct item_attr { int k; };
 struct part_attr { int64_t part; };                          /* 0: real, 1: imaginary */

@@ -34,7 +34,7 @@ static weft_array *array_put(weft_array *x, weft_array *v, const struct put_attr
 
 static struct node *scatter_node(int n, struct node *const in[], weft_how how) {
   return node_make(&op_scatter, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n + 2, in,
-                   &(struct scatter_attr){ how, n }, sizeof(struct scatter_attr));
+                   &(struct scatter_attr){ how, n, 0 }, sizeof(struct scatter_attr));
 }
 
 static struct failure *scatter_join(int n, struct node *in[]) {

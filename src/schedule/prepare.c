@@ -144,6 +144,33 @@ static bool scatter_wide(struct work *w, struct node *n) {
   return true;
 }
 
+/* Whether x counts 0 1 2 .. along an axis and is the same along all others. */
+static bool counts_along(const struct node *x, int axis) {
+  while (axis >= 0 && ((x->op == &op_cast && x->dtype == WEFT_I64) || x->op == &op_broadcast)) {
+    const struct node *from = x->in[0];
+    axis -= x->rank - from->rank;
+    if (axis < 0 || from->dims[axis] != x->dims[axis + x->rank - from->rank]) return false;
+    x = from;
+  }
+  return x->op->kind == OP_IOTA && x->dtype == WEFT_I64 && ((const struct axis_attr *)x->attr)->axis == axis;
+}
+
+/* Updates along an axis, as put_along_axis has them: the first axes of x are those of v, each row of which updates its own. The indices
+ * that only count are left out, and rows are what threads share. Not where few slots take many updates, whose sums have an order
+ * that depends on the number of them (`by_private_copies` of scatter.c). */
+static void scatter_in_batches(const struct work *w, struct node *n) {
+  struct scatter_attr *a = n->attr;
+  const struct node *index = n->in[2];
+  int batch = 0;
+  int64_t rows = 1;
+  if (!w->by_patches || node_count(index) < SCATTER_MANY || (a->how != WEFT_SET && scatter_is_by_copies(n))) return;
+  while (batch < a->n - 1 && batch < index->rank - 1 && index->dims[batch] == n->dims[batch] && counts_along(n->in[2 + batch], batch))
+    rows *= index->dims[batch++];
+  if (!batch || node_count(index) / rows < SCATTER_ROW) return;
+  a->batch = batch, a->n -= batch, n->n_in -= batch;
+  memmove(n->in + 2, n->in + 2 + batch, sizeof *n->in * (size_t)a->n);
+}
+
 /* ---- views ---- */
 
 static bool is_scalar(const struct node *x) { return scalar_of(x) != NULL; }
@@ -460,6 +487,7 @@ bool prepare(struct work *w) {
     if (x->op == &op_put && !put_sets(w, x)) return false;
     if (w->fuse && x->op == &op_scatter && !indices_of_narrow(w, x, 2)) return false;
     if (w->fuse && x->op->kind == OP_TAKE && !w->by_patches && !indices_of_narrow(w, x, 1)) return false;
+    if (x->op == &op_scatter) scatter_in_batches(w, x);
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
     if (w->fuse && x->op->kind == OP_CONTRACT && !product_of_narrow(w, x)) return false;
   }

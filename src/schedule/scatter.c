@@ -4,6 +4,7 @@
  *   single elements:                     one lane loop of ordered stores: to go through all updates for each of several
  *                                        owners takes longer than the stores themselves
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
+ *   along an axis:                       each row of x, of its first axes, takes its own updates in order; rows are independent
  *   setting, on a device:                the last update of each slot is found, as a maximum; then every slot takes its own
  *
  * Which one depends on shapes, and on whether it is a device, only. Indices are checked in all of them; the result is a copy
@@ -13,19 +14,19 @@
 
 enum { UPDATES = KIR_ROW_BLOCK, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
 
-struct strided_rows { int store; int64_t offset, outer, inner; }; /* [outer, inner] with one stride each, in elements */
+struct strided_rows { int store; int64_t offset, stride[3]; }; /* [batch, updates or slots, row], a stride each, in elements */
 
 struct scatter {
   struct work *w;
   struct node *n;
   enum kir_op op;                          /* or KIR_SET */
   int n_index;
-  int64_t updates, slots, row;             /* N, S, C */
+  int64_t batch, updates, slots, row;      /* R, N, S, C */
   int64_t parts;                           /* in how many the slots are divided among owners */
   int64_t slot_dims[MOST_INDICES];
   struct strided_rows index[MOST_INDICES], v, y;
   struct draft d;
-  int size_n, size_s, size_c, size_v[MOST_INDICES], buf_index[MOST_INDICES], buf_v, buf_y; /* size_c -1: rows of one */
+  int size_r, size_n, size_s, size_c, size_v[MOST_INDICES], buf_index[MOST_INDICES], buf_v, buf_y; /* size_r, size_c -1: of one */
 };
 
 static enum kir_op combine(weft_how how, weft_dtype t) {
@@ -44,14 +45,27 @@ enum kir_op scatter_combines(const struct node *n) {
   return combine(((const struct scatter_attr *)n->attr)->how, (weft_dtype)n->dtype);
 }
 
-/* The operand as rows, copied first where its strides do not allow that. */
-static bool as_rows(struct work *w, struct node *x, int n_outer, struct strided_rows *out) {
+/* Private copies are merged, so the order of sums depends on how many updates there are. */
+static bool is_by_copies(enum kir_op op, weft_dtype t, int64_t updates, int64_t slots, int64_t row) {
+  bool is_small = slots <= FEW_SLOTS && slots * (int64_t)weft_dtype_bytes(t) <= FEW_BYTES;
+  return op != KIR_SET && row == 1 && updates > UPDATES && is_small;
+}
+
+bool scatter_is_by_copies(const struct node *n) {
+  const struct scatter_attr *a = n->attr;
+  int64_t slots = 1, row = 1;
+  for (int k = 0; k < n->rank; k++) *(k < a->n ? &slots : &row) *= n->dims[k];
+  return is_by_copies(scatter_combines(n), kir_register_of(n->dtype), node_count(n->in[2]), slots, row);
+}
+
+/* The operand as a batch of rows, copied first where its strides do not allow that. */
+static bool as_rows(struct work *w, struct node *x, int n_batch, int n_outer, struct strided_rows *out) {
   struct place p;
   if (!place_needed(w, x, &p)) return false;
   bool fits = true;
-  int64_t last[2] = { 0, 0 }, size[2] = { 1, 1 };
+  int64_t last[3] = { 0, 0, 0 }, size[3] = { 1, 1, 1 };
   for (int k = x->rank - 1; k >= 0; k--) {
-    int side = k >= n_outer;
+    int side = k < n_batch ? 0 : k < n_outer ? 1 : 2;
     if (x->dims[k] == 1) continue;
     if (size[side] == 1) last[side] = p.stride[k];
     else if (p.stride[k] != last[side] * size[side]) fits = false;
@@ -62,9 +76,9 @@ static bool as_rows(struct work *w, struct node *x, int n_outer, struct strided_
     place_dense(x, store_new(w, node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype)), &dense);
     if (w->no_memory || !step_copy(w, (weft_dtype)x->dtype, x->rank, x->dims, &p, &dense)) return false;
     p = dense;
-    last[0] = size[1], last[1] = 1;
+    last[0] = size[1] * size[2], last[1] = size[2], last[2] = 1;
   }
-  *out = (struct strided_rows){ p.store, p.offset, last[0], last[1] };
+  *out = (struct strided_rows){ p.store, p.offset, { last[0], last[1], last[2] } };
   return true;
 }
 
@@ -72,8 +86,9 @@ static struct kir_lin val(struct scatter *s, int v) { return draft_lin(&s->d, v)
 
 static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind kind, int size, const struct strided_rows *x) {
   struct reach r = { .store = x->store, .offset = x->offset };
-  reach_along(&r, val(s, size), x->outer);
-  if (s->size_c >= 0) reach_along(&r, val(s, s->size_c), x->inner);
+  if (s->size_r >= 0) reach_along(&r, val(s, s->size_r), x->stride[0]);
+  reach_along(&r, val(s, size), x->stride[1]);
+  if (s->size_c >= 0) reach_along(&r, val(s, s->size_c), x->stride[2]);
   return draft_buffer(&s->d, name, kind, (weft_dtype)s->n->dtype, &r);
 }
 
@@ -82,12 +97,14 @@ static void declare_indices(struct scatter *s) {
     struct reach r = { .store = s->index[i].store, .offset = s->index[i].offset };
     char name[] = { 'i', 'n', 'd', 'e', 'x', (char)('0' + i), 0 };
     s->size_v[i] = draft_sized(&s->d, "V", i, s->slot_dims[i]);
-    reach_along(&r, val(s, s->size_n), s->index[i].outer);
+    if (s->size_r >= 0) reach_along(&r, val(s, s->size_r), s->index[i].stride[0]);
+    reach_along(&r, val(s, s->size_n), s->index[i].stride[1]);
     s->buf_index[i] = draft_buffer(&s->d, name, KIR_IN, (weft_dtype)s->n->in[2 + i]->dtype, &r);
   }
 }
 
 static void declare(struct scatter *s) {
+  s->size_r = s->batch > 1 ? draft_size(&s->d, "R", s->batch) : -1;
   s->size_n = draft_size(&s->d, "N", s->updates);
   s->size_s = draft_size(&s->d, "S", s->slots);
   s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
@@ -96,37 +113,56 @@ static void declare(struct scatter *s) {
   s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
 }
 
-/* The slot of update i: indices normalised, checked, and counted through row by row. */
-static int slot_of(struct scatter *s, int i) {
+/* Subscripts: that of the batch, if there is one, i, and that of the row, if it is more than one element; c -1: an index, which has none. */
+static void subscripts(struct scatter *s, struct kir_lin at[3], int r, int i, int c) {
+  int n = 0;
+  if (s->size_r >= 0) at[n++] = val(s, r);
+  at[n++] = val(s, i);
+  if (c >= 0) at[n] = val(s, c);
+}
+
+/* The slot of update i of row r: indices normalised, checked, and counted through row by row. */
+static int slot_of(struct scatter *s, int r, int i) {
   struct kir_builder *b = &s->d.b;
-  int slot = -1;
+  int slot = -1, place = r < 0 ? i : kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, r, s->size_n), i); /* as messages count */
   for (int j = 0; j < s->n_index; j++) {
-    struct kir_lin at = val(s, i);
+    struct kir_lin at[3];
+    subscripts(s, at, r, i, -1);
     struct site site = { "weft_put", s->n->origin, s->slot_dims[j] };
-    int k = draft_index(&s->d, kir_load(b, s->buf_index[j], &at), s->size_v[j], i, site);
+    int k = draft_index(&s->d, kir_load(b, s->buf_index[j], at), s->size_v[j], place, site);
     slot = j ? kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, slot, s->size_v[j]), k) : k;
   }
   return slot;
 }
 
-static void update(struct scatter *s, int slot, int i) {
-  struct kir_lin from = val(s, i), to = val(s, slot);
-  kir_store(&s->d.b, s->buf_y, &to, s->op, kir_load(&s->d.b, s->buf_v, &from));
+static void update(struct scatter *s, int slot, int r, int i, int c) {
+  struct kir_lin from[3], to[3];
+  subscripts(s, from, r, i, c), subscripts(s, to, r, slot, c);
+  kir_store(&s->d.b, s->buf_y, to, s->op, kir_load(&s->d.b, s->buf_v, from));
 }
 
 static void by_private_copies(struct scatter *s) {
   int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, UPDATES));
   kir_private(&s->d.b, s->buf_y, s->op);
   int i = kir_loop_block(&s->d.b, KIR_LANE, "i", q);
-  update(s, slot_of(s, i), i);
+  update(s, slot_of(s, -1, i), -1, i, -1);
   kir_end(&s->d.b);
   kir_end(&s->d.b);
 }
 
 static void in_one_loop(struct scatter *s) {
   int i = kir_loop(&s->d.b, KIR_LANE, "i", val(s, s->size_n));
-  update(s, slot_of(s, i), i);
+  update(s, slot_of(s, -1, i), -1, i, -1);
   kir_end(&s->d.b);
+}
+
+static void in_batches(struct scatter *s) {
+  int r = kir_loop(&s->d.b, KIR_PAR, "r", val(s, s->size_r)), i, c = -1;
+  i = kir_loop(&s->d.b, s->row > 1 ? KIR_SERIAL : KIR_LANE, "i", val(s, s->size_n));
+  int slot = slot_of(s, r, i);
+  if (s->row > 1) c = kir_loop(&s->d.b, KIR_LANE, "c", val(s, s->size_c));
+  update(s, slot, r, i, c);
+  for (int depth = s->row > 1 ? 3 : 2; depth > 0; depth--) kir_end(&s->d.b);
 }
 
 /* Blocks of slots, as many as threads are worth. */
@@ -136,11 +172,9 @@ static int open_owners(struct scatter *s) {
 }
 
 static void rows_by_owners(struct scatter *s) {
-  int q = open_owners(s), i = kir_loop(&s->d.b, KIR_SERIAL, "i", val(s, s->size_n)), slot = slot_of(s, i);
+  int q = open_owners(s), i = kir_loop(&s->d.b, KIR_SERIAL, "i", val(s, s->size_n)), slot = slot_of(s, -1, i);
   kir_if(&s->d.b, kir_owns(&s->d.b, q, slot));
-  int c = kir_loop(&s->d.b, KIR_LANE, "c", val(s, s->size_c));
-  struct kir_lin from[] = { val(s, i), val(s, c) }, to[] = { val(s, slot), val(s, c) };
-  kir_store(&s->d.b, s->buf_y, to, s->op, kir_load(&s->d.b, s->buf_v, from));
+  update(s, slot, -1, i, kir_loop(&s->d.b, KIR_LANE, "c", val(s, s->size_c)));
   for (int k = 0; k < 4; k++) kir_end(&s->d.b);
 }
 
@@ -148,6 +182,7 @@ static void rows_by_owners(struct scatter *s) {
 static bool find_winners(struct scatter *s, int win) {
   struct reach r = { .store = win };
   if (!draft_begin(&s->d, s->w, "scatter_winner")) return false;
+  s->size_r = -1;
   s->size_n = draft_size(&s->d, "N", s->updates);
   declare_indices(s);
   reach_along(&r, val(s, draft_size(&s->d, "S", s->slots)), 1);
@@ -155,7 +190,7 @@ static bool find_winners(struct scatter *s, int win) {
   int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, UPDATES));
   kir_private(&s->d.b, buf, KIR_MAX);
   int i = kir_loop_block(&s->d.b, KIR_LANE, "i", q);
-  struct kir_lin to = val(s, slot_of(s, i));
+  struct kir_lin to = val(s, slot_of(s, -1, i));
   kir_store(&s->d.b, buf, &to, KIR_MAX, i);
   kir_end(&s->d.b);
   kir_end(&s->d.b);
@@ -166,6 +201,7 @@ static bool find_winners(struct scatter *s, int win) {
 static bool set_winners(struct scatter *s, int win) {
   struct reach r = { .store = win };
   if (!draft_begin(&s->d, s->w, "scatter_set")) return false;
+  s->size_r = -1;
   s->size_n = draft_size(&s->d, "N", s->updates);
   s->size_s = draft_size(&s->d, "S", s->slots);
   s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
@@ -192,34 +228,33 @@ static bool set_on_device(struct scatter *s) {
 static bool find_shape(struct scatter *s) {
   const struct scatter_attr *a = s->n->attr;
   const struct node *x = s->n->in[0], *v = s->n->in[1];
-  int n_outer = v->rank - (x->rank - a->n);
+  int first = a->batch, n_outer = v->rank - (x->rank - first - a->n);
   s->n_index = a->n;
   s->op = scatter_combines(s->n);
-  s->updates = s->slots = s->row = 1;
+  s->batch = s->updates = s->slots = s->row = 1;
   if (a->n > MOST_INDICES)
     return work_fail(s->w, fail(WEFT_ERR_UNSUPPORTED, s->n->origin, "weft_put: more than %d index arrays", MOST_INDICES));
-  for (int k = 0; k < n_outer; k++) s->updates *= v->dims[k];
-  for (int k = 0; k < a->n; k++) s->slots *= s->slot_dims[k] = x->dims[k];
-  for (int k = a->n; k < x->rank; k++) s->row *= x->dims[k];
+  for (int k = 0; k < n_outer; k++) *(k < first ? &s->batch : &s->updates) *= v->dims[k];
+  for (int k = 0; k < a->n; k++) s->slots *= s->slot_dims[k] = x->dims[first + k];
+  for (int k = first + a->n; k < x->rank; k++) s->row *= x->dims[k];
   for (int i = 0; i < a->n; i++)
-    if (!as_rows(s->w, s->n->in[2 + i], s->n->in[2 + i]->rank, &s->index[i])) return false;
-  return as_rows(s->w, s->n->in[1], n_outer, &s->v);
+    if (!as_rows(s->w, s->n->in[2 + i], first, s->n->in[2 + i]->rank, &s->index[i])) return false;
+  return as_rows(s->w, s->n->in[1], first, n_outer, &s->v);
 }
 
 static void write_kernel(struct scatter *s) {
-  int64_t bytes = s->slots * (int64_t)weft_dtype_bytes((weft_dtype)s->n->dtype);
-  bool is_small = s->slots <= FEW_SLOTS && bytes <= FEW_BYTES;
-  if (s->row > 1) rows_by_owners(s);
-  else if (s->op != KIR_SET && s->updates > UPDATES && is_small) by_private_copies(s);
+  if (s->batch > 1) in_batches(s);
+  else if (s->row > 1) rows_by_owners(s);
+  else if (is_by_copies(s->op, (weft_dtype)s->n->dtype, s->updates, s->slots, s->row)) by_private_copies(s);
   else in_one_loop(s);
 }
 
 bool step_scatter(struct work *w, struct node *n) {
   struct scatter s = { .w = w, .n = n };
   if (!find_shape(&s)) return false;
-  if (!s.updates || !s.row) return true;
+  if (!s.batch || !s.updates || !s.row) return true;
   const struct place *y = &w->item[n->slot].place; /* dense: a fresh copy of x */
-  s.y = (struct strided_rows){ y->store, y->offset, s.row, 1 };
+  s.y = (struct strided_rows){ y->store, y->offset, { s.slots * s.row, s.row, 1 } };
   s.parts = s.updates * s.row >= MANY ? PARTS : 1;
   if (s.op == KIR_SET && !w->by_patches) {
     if (!set_on_device(&s)) return false;
@@ -229,6 +264,6 @@ bool step_scatter(struct work *w, struct node *n) {
     write_kernel(&s);
     if (!draft_end(&s.d)) return false;
   }
-  step_add_cost(w, 3.0 * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
+  step_add_cost(w, 3.0 * (double)s.batch * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
   return true;
 }
