@@ -355,7 +355,7 @@ int convert_is_index(PyObject *o) {
   if (array_check(o)) return weft_rank(array_handle(o)) == 0;
   if (!PyObject_CheckBuffer(o) || !PySequence_Check(o)) return 1;
   Py_ssize_t n = PySequence_Size(o); /* of a 0-d array: none */
-  PyErr_Clear();
+  if (n < 0) PyErr_Clear();
   return n < 0;
 }
 

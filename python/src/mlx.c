@@ -67,8 +67,8 @@ static int is_operand(PyObject *o) {
 
 /* ---- Operators ---- */
 
-static PyObject *refuse(PyObject *x, PyObject *y) {
-  PyObject *kind = x == Py_None || y == Py_None ? PyExc_TypeError : PyExc_ValueError;
+static PyObject *refuse(PyObject *kind, PyObject *x, PyObject *y) {
+  if (x == Py_None || y == Py_None) kind = PyExc_TypeError;
   return PyErr_Format(kind, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
 }
 
@@ -90,13 +90,19 @@ static PyObject *take_back(struct brought *b, PyObject *result) {
   return result;
 }
 
+static weft_array *matmul(weft_array *, weft_array *);
+
+/* A product with a number or a list is a mistake of types: other operators take numbers. */
+static int is_no_factor(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || !is_operand(o); }
+
 static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   weft_array *a[2];
   struct brought b;
   if (place_now() >= 0) return take_back(&b, bring(&b, x, y) ? NULL : operate(op, b.x, b.y));
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *result = NULL;
-  if (!is_operand(x) || !is_operand(y)) refuse(x, y);
+  if (op == matmul && (is_no_factor(x) || is_no_factor(y))) refuse(PyExc_TypeError, x, y);
+  else if (!is_operand(x) || !is_operand(y)) refuse(PyExc_ValueError, x, y);
   else {
     weft_scope *s = op_begin();
     result = op_end(s, mlx_operands(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);

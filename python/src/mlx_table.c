@@ -347,9 +347,12 @@ static weft_array *median_of(weft_array *a, int axis) {
 /* (a, axis, keepdims) */
 static weft_array *call_median(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
-  for (int k = 0; x && k < weft_rank(x); k++)
-    if (weft_dim(x, k) == 0) return PyErr_SetString(PyExc_ValueError, "median: of no elements"), NULL;
-  return x ? call_reduce(row, arg) : NULL;
+  int n = x ? weft_rank(x) : 0, axes[WEFT_RANK_MAX];
+  for (int k = 0; k < n; k++) axes[k] = k;
+  if (!x || (arg[1] != Py_None && axes_parse(arg[1], n, &n, axes))) return NULL;
+  for (int k = 0; k < n; k++)
+    if (weft_dim(x, axes[k]) == 0) return PyErr_SetString(PyExc_ValueError, "median: of no elements"), NULL;
+  return call_reduce(row, arg);
 }
 
 /* (a, decimals): both parts of a complex number; integers stay what they are */
@@ -467,7 +470,7 @@ const struct name mlx_names[] = {
   FUNCTION(pad, "(a, pad_width, mode='constant', constant_values=0" S, call_pad_one, weft_pad),
   FUNCTION(repeat, "(array, repeats, axis=None" S, call_repeat, weft_repeat),
   FUNCTION(tile, "(a, reps, /" S, call_tile, weft_tile),
-  FUNCTION(roll, "(a, shift, axis=None, /" S, call_roll, weft_roll),
+  FUNCTION(roll, "(a, shift, axis=None" S, call_roll, weft_roll),
   METHOD(diag, "(a, /, k=0" S, call_diag, weft_diag),
   METHOD(diagonal, "(a, offset=0, axis1=0, axis2=1, stream=None)", call_diagonal, weft_diagonal),
   FUNCTION(tril, "(x, k=0" S, call_triangle, weft_tril), FUNCTION(triu, "(x, k=0" S, call_triangle, weft_triu),

@@ -180,12 +180,35 @@ static PyObject *run_safely(const struct named *f, PyObject *const arg[]) {
   return result;
 }
 
+static PyObject *objects(int n, PyObject *const object[]) {
+  PyObject *t = PyTuple_New(n);
+  for (int i = 0; t && i < n; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(object[i]));
+  return t;
+}
+
+/* A call of MLX's that failed while an argument is of a type that MLX does not take: that is the mistake (weft/mlx/_blame.py). */
+static void blame(const struct named *f, PyObject *const arg[]) {
+  if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_IndexError) && !PyErr_ExceptionMatches(PyExc_OverflowError))
+    return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = in_python("weft.mlx._blame", "wrong_type",
+                             Py_BuildValue("(sNN)", f->row->name, objects(f->n, f->parameter), objects(f->n, arg)));
+  if (!text || text == Py_None) {
+    PyErr_Restore(type, value, trace);
+  } else {
+    PyErr_SetObject(PyExc_TypeError, text);
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+  }
+  Py_XDECREF(text);
+}
+
 static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyObject *names) {
   const struct named *f = (struct named *)self;
   Py_ssize_t n = PyVectorcall_NARGS(flags);
-  PyObject *arg[MOST], *rest = NULL;
-  if (n == f->n && n == f->n_by_position && !names) return run_safely(f, args);
-  PyObject *result = bind(f, args, n, names, arg, &rest) ? NULL : run_safely(f, arg);
+  PyObject *arg[MOST], *rest = NULL, *const *given = args, *result = NULL;
+  int is_bound = (n == f->n && n == f->n_by_position && !names) || (given = arg, !bind(f, args, n, names, arg, &rest));
+  if (is_bound && !(result = run_safely(f, given)) && f->array == &mlx_array_type && f->row->name[0] != '_') blame(f, given);
   Py_XDECREF(rest);
   return result;
 }

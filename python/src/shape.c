@@ -57,10 +57,11 @@ static int permutation(PyObject *o, int rank, int axes[]) {
 /* (a, *axes) */
 weft_array *call_transpose(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
+  (void)row;
+  if (!x) return NULL;
   PyObject *order = one_or_all(arg[1]);
   int axes[WEFT_RANK_MAX] = { 0 }, reversed = order == Py_None || (order == arg[1] && !PyTuple_GET_SIZE(order));
-  (void)row;
-  if (!x || (!reversed && permutation(order, weft_rank(x), axes))) return NULL;
+  if (!reversed && permutation(order, weft_rank(x), axes)) return NULL;
   return weft_transpose(x, reversed ? NULL : axes);
 }
 

@@ -113,6 +113,27 @@ def test_a_long_transform_is_exact_beside_its_largest_frequency():
     assert np.abs(got - truth)[1:].max() < 4e-4 and got.dtype == np.complex64
 
 
+def test_what_is_no_array_is_not_forgotten_while_axes_are_read():
+    """The exception was lost where the length of NumPy's axes was asked for."""
+    numpy = pytest.importorskip("numpy")
+    for function in (mx.transpose, mx.permute_dims, weft.transpose):
+        with pytest.raises(TypeError):
+            function(lambda a: a, axes=numpy.array([0]))
+
+
+def test_objects_with_an_index_are_numbers():
+    class Index:
+        def __index__(self):
+            return 3
+
+    three = Index()
+    assert mx.hanning(three).tolist() == mx.hanning(3).tolist() and mx.bartlett(three).size == 3
+    assert mx.fft.fftfreq(three).size == 3 and mx.fft.rfftfreq(three).size == 2 and mx.fft.fft(mx.ones(5), n=three).size == 3
+    assert mx.diff(mx.arange(5), n=three).size == 2 and mx.roll(mx.arange(4), three, axis=0).tolist() == [1, 2, 3, 0]
+    assert isinstance(mx.unstack(mx.ones((2, 2))), tuple) and mx.median(mx.ones((2, 0, 3)), axis=-1).shape == (2, 0)
+    assert mx.take_along_axis(mx.array([[1, 2], [3, 4]]), mx.array([[1]])).tolist() == [[2], [4]]
+
+
 def test_files_that_are_not_there_or_of_no_format(tmp_path):
     for name, kind in (("a.npz", ValueError), ("a.npy", RuntimeError), ("a.safetensors", RuntimeError), ("a", ValueError), ("a.txt", ValueError)):
         with pytest.raises(kind):

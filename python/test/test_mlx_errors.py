@@ -67,7 +67,7 @@ RAISED = {
         "mx.linalg.inv(x, stream=mx.cpu)", "mx.linalg.cholesky(x, stream=mx.cpu)", "mx.quantize(x)",
         "mx.meshgrid(x, indexing='a')", "mx.hadamard_transform(x[..., :0] if 0 else mx.ones(5))",
         "mx.block_masked_mm(x, x, 16)", "mx.isclose(x, mx.ones(5))", "mx.fft.fft(x, n=0)", "mx.convolve(x, x)",
-        "mx.nan_to_num('a')",
+        "mx.nan_to_num('a')", "mx.load(x)", "mx.load(0)", "mx.issubdtype(1j, mx.floating)", "mx.isdtype(mx.uint8, ['a'])",
     ],
     "RuntimeError": [
         "mx.bitwise_and(mx.array([1.0]), mx.array([1.0]))", "mx.left_shift(mx.array([1.0]), mx.array([1.0]))",
@@ -76,7 +76,11 @@ RAISED = {
     "TypeError": [
         "mx.kron(x, None)", "mx.compile(5)", "mx.zeros(2, 'a')", "iter(mx.array(1))", "len(mx.array(1))", "[1][x]",
         "mx.softmax(x, axis='a')", "mx.random.key('a')", "mx.outer(x, None)", "mx.round(x, 'a')", "mx.sum(x, axes=1)",
-        "mx.sum()", "mx.exp(x, x, x, x)",
+        "mx.sum()", "mx.exp(x, x, x, x)", "mx.sum(3, axis=0)", "mx.sort(2)", "mx.diagonal([1, 2])", "mx.argmax(x, axis=())", "x @ True", "x @ [1]",
+        "mx.fft.fft(x, norm=x)", "mx.unique(x, x)", "mx.allclose(x, x, atol=x)", "mx.full_like(x, 1, dtype=[1])", "mx.grad(3)",
+        "mx.vmap('a')", "mx.vjp(3, [x], [x])", "mx.jvp(lambda a: a, [x], [1.0])", "mx.value_and_grad(None)", "mx.finfo(True)", "mx.iinfo(x)",
+        "mx.linalg.solve_triangular(x, x, upper=(0, 0))", "mx.hadamard_transform(3)", "mx.transpose(lambda a: a)", "mx.split(x, 2, axis=(0, 7))",
+        "mx.quantize(x, group_size=x)", "mx.conv1d(x, x, padding='a')", "mx.einsum_path('i,i', x, None)", "mx.std([1, 2], axis=1)",
     ],
 }
 

@@ -1,6 +1,7 @@
 """Functions of mlx.core that are composed of others."""
 import builtins
 import math
+import operator
 
 from .. import _at, _core, _standard, _tree
 
@@ -90,6 +91,7 @@ def from_dlpack(x, /, *, copy=None):
 
 
 def _window(n, numbers):
+    n = operator.index(n)
     if n < 1:
         return _mlx.zeros((0,))
     if n == 1:
@@ -131,6 +133,7 @@ def bartlett(M, *, stream=None):
     >>> mx.bartlett(3).tolist()
     [0.0, 1.0, 0.0]
     """
+    M = operator.index(M)
     if M < 1:
         return _mlx.zeros((0,))
     if M == 1:
@@ -165,7 +168,7 @@ def broadcast_shapes(*shapes):
     """
     if not shapes:
         raise ValueError("broadcast_shapes: there are no shapes")
-    return _standard.broadcast_shapes(*shapes)
+    return _standard.broadcast_shapes(*(tuple(map(operator.index, shape)) for shape in shapes))
 
 
 def broadcast_arrays(*arrays, stream=None):
@@ -240,7 +243,7 @@ def unstack(x, /, *, axis=0, stream=None):
     if not x.ndim:
         raise ValueError("unstack: the array has no axes")
     parts = _mlx.moveaxis(x, axis, 0)
-    return [parts[i] for i in range(parts.shape[0])]
+    return tuple(parts[i] for i in range(parts.shape[0]))
 
 
 def contiguous(a, /, allow_col_major=False, *, stream=None):
@@ -373,7 +376,7 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
     >>> mx.diff(mx.array([1, 4, 9])).tolist()
     [3, 5]
     """
-    a = _as_array(a)
+    a, n, axis = _as_array(a), operator.index(n), operator.index(axis)
     if n < 0:
         raise ValueError(f"diff: n is {n}")
     _check_axis("diff", a, axis)
@@ -450,7 +453,7 @@ def unique(a, /, size, return_index=False, return_inverse=False, return_counts=F
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def take_along_axis(a, /, indices, axis=None, *, stream=None):
+def take_along_axis(a, /, indices, axis=-1, *, stream=None):
     """a[.., indices[.., i, ..], ..], i along the axis.
 
     >>> mx.take_along_axis(mx.array([[1, 2], [3, 4]]), mx.array([[1], [0]]), axis=1).tolist()

@@ -163,7 +163,16 @@ def _anywhere(function):
         if len(args) > at:
             args, stream = args[:at] + args[at + 1:], args[at]
         device = _core._mlx._place(stream)
-        return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)
+        try:
+            return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)
+        except (ValueError, LookupError, AttributeError, OverflowError) as error:
+            from ._blame import wrong_type
+
+            named = tuple(zip(names[:function.__code__.co_argcount], args)) + tuple(kwargs.items())
+            text = wrong_type(function.__name__, [name for name, _ in named], [value for _, value in named])
+            if text is None:
+                raise
+            raise TypeError(text) from error
 
     return placed
 

@@ -45,7 +45,7 @@ def issubdtype(arg1, arg2):
     if isinstance(arg2, Dtype):
         return isinstance(arg1, Dtype) and arg1 == arg2
     if not isinstance(arg2, DtypeCategory) or not isinstance(arg1, (Dtype, DtypeCategory)):
-        raise TypeError("issubdtype: dtypes or categories are expected")
+        raise ValueError("issubdtype: dtypes or categories are expected")
     return _is_below(_kind(arg1) if isinstance(arg1, Dtype) else arg1.value, arg2.value)
 
 
@@ -64,7 +64,7 @@ def isdtype(dtype, kind):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, Dtype):
         return dtype == kind
-    if kind not in _strings:
+    if not isinstance(kind, str) or kind not in _strings:
         raise ValueError(f"isdtype: {kind!r} is no kind of dtypes")
     return _kind(dtype) in _strings[kind]
 
@@ -87,6 +87,8 @@ class finfo:
     def __init__(self, dtype):
         digits = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52), "complex64": (8, 23),
                   "complex128": (11, 52)}
+        if not isinstance(dtype, Dtype):
+            raise TypeError(f"finfo: a dtype is expected, not a {type(dtype).__name__}")
         if dtype.name not in digits:
             raise ValueError(f"finfo: {dtype} is not a floating dtype")
         exponent, mantissa = digits[dtype.name]
@@ -106,6 +108,8 @@ class iinfo:
     """The numbers an integer dtype has: min and max."""
 
     def __init__(self, dtype):
+        if not isinstance(dtype, Dtype):
+            raise TypeError(f"iinfo: a dtype is expected, not a {type(dtype).__name__}")
         if not dtype.name.startswith(("int", "uint")):
             raise ValueError(f"iinfo: {dtype} is not an integer dtype")
         bits = 8 * dtype.size

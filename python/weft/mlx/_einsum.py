@@ -2,6 +2,8 @@
 import itertools
 import math
 
+from ._array import _expect
+
 
 def _work(axes, sums, terms, size):
     """Multiplications and additions of one product over these axes."""
@@ -70,6 +72,8 @@ def einsum_path(subscripts, *operands):
     >>> mx.einsum_path('ij,jk', mx.ones((2, 3)), mx.ones((3, 4)))[0]
     [(0, 1)]
     """
+    for operand in operands:
+        _expect("einsum_path", operand)
     sets, output, size = _parse(subscripts, operands)
     every = set().union(*sets)
     naive = _work(every, every - output, len(sets), size)

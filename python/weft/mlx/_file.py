@@ -119,6 +119,8 @@ def _in_flavour(arrays):
 
 def load(file, /, format=None, return_metadata=False, *, stream=None):
     """The array of an npy file, the dict of an npz or safetensors file; with the metadata if asked for."""
+    if not _is_file(file) and not isinstance(file, (str, os.PathLike)):
+        raise ValueError(f"load: a file opened in binary mode, or its path, is expected, not a {type(file).__name__}")
     kind = _format(file, format)
     if _is_file(file) and getattr(file, "closed", False):
         raise ValueError("load: the file is closed")

@@ -182,6 +182,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
     >>> [a.item() for a in mx.value_and_grad(lambda x: x * x)(mx.array(3.0))]
     [9.0, 6.0]
     """
+    _expect_function("value_and_grad", fun)
     numbers, names = _check(argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -200,6 +201,7 @@ def grad(fun, argnums=None, argnames=()):
     >>> mx.grad(lambda x: x * x)(mx.array(3.0)).item()
     6.0
     """
+    _expect_function("grad", fun)
     numbers, names = _check(argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -212,12 +214,17 @@ def grad(fun, argnums=None, argnames=()):
     return transformed
 
 
-def _arrays_only(what, values):
+def _arrays_only(what, values, wrong=TypeError):
     values = list(values)
     for value in values:
         if not isinstance(value, array):
-            raise ValueError(f"{what}: a list of arrays is expected, not {type(value).__name__}")
+            raise wrong(f"{what}: a list of arrays is expected, not {type(value).__name__}")
     return values
+
+
+def _expect_function(what, fun):
+    if not callable(fun):
+        raise TypeError(f"{what}: a function is expected, not a {type(fun).__name__}")
 
 
 def _as_floats(what, fun, primals):
@@ -245,13 +252,14 @@ def vjp(fun, primals, cotangents):
     >>> mx.vjp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
     6.0
     """
+    _expect_function("vjp", fun)
     primals = _arrays_only("vjp", primals)
     dtypes = [x.dtype for x in primals]
     fun, primals = _as_floats("vjp", fun, primals)
     cotangents = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
     with _core.Scope(), _tracing:
         inputs = [_core.alias(x) for x in primals]
-        outputs = _arrays_only("vjp", _list(fun(*(x.copy() for x in inputs))))
+        outputs = _arrays_only("vjp", _list(fun(*(x.copy() for x in inputs))), ValueError)
         if len(outputs) != len(cotangents):
             raise ValueError(f"vjp: {len(cotangents)} cotangents for {len(outputs)} outputs")
         for y, dy in zip(outputs, cotangents):
@@ -268,6 +276,7 @@ def jvp(fun, primals, tangents):
     >>> mx.jvp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
     6.0
     """
+    _expect_function("jvp", fun)
     primals, tangents = _arrays_only("jvp", primals), _arrays_only("jvp", tangents)
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: {len(tangents)} tangents for {len(primals)} primals")
@@ -277,7 +286,7 @@ def jvp(fun, primals, tangents):
     fun, primals = _as_floats("jvp", fun, primals)
     with _core.Scope(), _tracing:
         inputs = [_core.alias(x) for x in primals]
-        outputs = _arrays_only("jvp", _list(fun(*(x.copy() for x in inputs))))
+        outputs = _arrays_only("jvp", _list(fun(*(x.copy() for x in inputs))), ValueError)
         floats = [y for y in outputs if _is_inexact(y)]
         found = iter(_core.jvp(inputs, [dx.astype(x.dtype) for x, dx in zip(inputs, tangents)], floats))
         derivatives = [next(found) if _is_inexact(y) else _mlx.zeros(y.shape) for y in outputs]
@@ -304,6 +313,7 @@ def vmap(fun, in_axes=0, out_axes=0):
     >>> mx.vmap(lambda x: x.sum())(mx.array([[1, 2], [3, 4]])).tolist()
     [3, 7]
     """
+    _expect_function("vmap", fun)
     _check_axes(in_axes)
     _check_axes(out_axes)
 
@@ -376,8 +386,7 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
     >>> mx.compile(lambda x: x + 1)(mx.array(1)).item()
     2
     """
-    if not callable(fun):
-        raise TypeError(f"compile: a function is expected, not a {type(fun).__name__}")
+    _expect_function("compile", fun)
     compiled = _transform.compile_checked(fun, inputs, outputs, "stable", None, _refuse_captured)
     is_stateful = inputs is not None or outputs is not None
     of_any_size = [_transform.compile_checked(fun, inputs, outputs, "stable", "any", _refuse_captured)] if shapeless else []

@@ -5,6 +5,7 @@ frequency 0 of numbers that are not around 0 is so large that it would show in t
 import array as _memory
 import functools
 import math
+import operator
 
 from ... import _core
 from .._array import _check_axis, _expect
@@ -151,7 +152,7 @@ def _cut(a, n, axis):
 def _length(what, a, n, axis):
     _expect(what, a)
     _check_axis(what, a, axis)
-    n = a.shape[axis] if n is None else n
+    n = a.shape[axis] if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"{what}: of {n} elements")
     return n
@@ -213,7 +214,7 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     """
     _expect("irfft", a)
     _check_axis("irfft", a, axis)
-    n = 2 * (a.shape[axis] - 1) if n is None else n
+    n = 2 * (a.shape[axis] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"irfft: of {n} elements")
     half = _mlx.moveaxis(_cut(a, n // 2 + 1, axis), axis, -1).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
@@ -297,8 +298,10 @@ rfft2, irfft2 = _of_two("rfft2", rfftn, (4, 3)), _of_two("irfft2", irfftn, (4, 6
 
 
 def _check(n, d):
+    n = operator.index(n)
     if n < 1 or d == 0:
         raise ValueError(f"fftfreq: of {n} samples, {d} apart")
+    return n
 
 
 def fftfreq(n, d=1.0, stream=None):
@@ -307,7 +310,7 @@ def fftfreq(n, d=1.0, stream=None):
     >>> mx.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    _check(n, d)
+    n = _check(n, d)
     at = _mlx._arange(0, n, 1, _mlx.float32)
     return _mlx.where(at < (n + 1) // 2, at, at - n) / (n * d)
 
@@ -318,13 +321,13 @@ def rfftfreq(n, d=1.0, stream=None):
     >>> mx.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    _check(n, d)
+    n = _check(n, d)
     return _mlx._arange(0, n // 2 + 1, 1, _mlx.float32) / (n * d)
 
 
 def _shift(a, axes, sign):
     _expect("fftshift", a)
-    axes = list(range(a.ndim)) if axes is None else [axes] if isinstance(axes, int) else list(axes)
+    axes = list(range(a.ndim)) if axes is None else [operator.index(axes)] if hasattr(axes, "__index__") else list(axes)
     if any(not -a.ndim <= k < a.ndim for k in axes):
         raise _core.AxisError(f"fftshift: there is no such axis among {a.ndim}")
     half = [a.shape[k] // 2 if sign > 0 else -(a.shape[k] // 2) for k in axes]
