@@ -272,7 +272,10 @@ static void expect_lines_updated(weft_dtype t, weft_how how, int behind, bool is
   static double x[LINES * SLOTS * MOST_BEHIND], v[LINES * UPDATES * MOST_BEHIND], y[LINES * SLOTS * MOST_BEHIND];
   static int32_t at[LINES * UPDATES * MOST_BEHIND];
   for (int k = 0; k < LINES * SLOTS * behind; k++) x[k] = 1 + k % 3;
-  for (int k = 0; k < LINES * UPDATES * behind; k++) v[k] = how == WEFT_MUL ? 1 + (k % 97 == 0) : k % 5 - 2, at[k] = k * 31 % 101 % (2 * SLOTS) - SLOTS;
+  for (int k = 0; k < LINES * UPDATES * behind; k++) {
+    v[k] = how == WEFT_MUL ? 1 + (k % 97 == 0) : k % 5 - 2;
+    at[k] = k * 31 % 101 % (2 * SLOTS) - SLOTS;
+  }
   int n_at = is_whole ? 1 : behind; /* whole: one index for all that is behind */
   for (int l = 0; l < LINES; l++)
     for (int u = 0; u < UPDATES; u++)
@@ -284,11 +287,13 @@ static void expect_lines_updated(weft_dtype t, weft_how how, int behind, bool is
   memcpy(y, x, sizeof x);
   for (int k = 0; k < LINES * SLOTS * behind; k++) x[k] = 1 + k % 3;
   weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(LINES, SLOTS, behind), x), t);
-  weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(LINES, UPDATES, n_at), at), *b = weft_from(WEFT_F64, WEFT_DIMS(LINES, UPDATES, behind), v);
+  weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(LINES, UPDATES, n_at), at);
+  weft_array *b = weft_from(WEFT_F64, WEFT_DIMS(LINES, UPDATES, behind), v);
   if (is_reversed) i = weft_slice(i, 1, UPDATES - 1, WEFT_BEGIN, -1), b = weft_slice(b, 1, UPDATES - 1, WEFT_BEGIN, -1);
   weft_array *line = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(LINES, UPDATES), 0), 0);
   weft_array *part = is_whole ? weft_take(a, 2, (weft_array *[]){ line, weft_squeeze(i, 2) }) : weft_take_along(a, 1, i);
-  EXPECT_SAME(weft_cast(weft_put(a, part, weft_cast(b, t), how), WEFT_F64), weft_from(WEFT_F64, WEFT_DIMS(LINES, SLOTS, behind), y));
+  weft_array *got = weft_put(a, part, weft_cast(b, t), how);
+  EXPECT_SAME(weft_cast(got, WEFT_F64), weft_from(WEFT_F64, WEFT_DIMS(LINES, SLOTS, behind), y));
   weft_scope_discard(s);
 }
 

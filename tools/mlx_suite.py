@@ -5,7 +5,7 @@
 
 CHECKOUT is a folder of MLX's repository: CHECKOUT/python/tests are run, with CHECKOUT/python/mlx for mlx.nn and its like. Every file
 is a process of its own, or with --parts several that share its tests; the longest files begin. WEFT_DEVICE=1 in the environment runs
-them on a GPU. --only takes several texts, with commas between them. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
+them on a GPU. Times are those of processors. --only takes several texts, with commas between them. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
 expected to fail, with a reason each, those that begin with [gpu] on a GPU alone: a failure that is not in it, or a test in it that passes, makes the run fail. --write
 adds those that fail to the file and takes those that pass out of it. --peer runs MLX itself, as it is installed: the count to
 compare with."""
@@ -14,9 +14,11 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE.parent / "test" / "mlx_expected.txt"
@@ -119,7 +121,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--peer", action="store_true")
     args = parser.parse_args()
-    args.checkout = os.path.abspath(args.checkout)
+    args.checkout, began = os.path.abspath(args.checkout), time.time()
     names = sorted(p.stem for p in pathlib.Path(args.checkout, "python", "tests").glob("test_*.py")
                    if any(text in p.stem for text in args.only.split(",")))
     if not names:
@@ -139,7 +141,9 @@ def main():
                     print(f"failed, not expected: {name}.{test}: {why}", flush=True)
     tests = {f"{name}.{test}": r for name, results in found.items() for test, r in results.items()}
     total = {what: sum(r[0] == what for r in tests.values()) for what in ("passed", "failed", "skipped")}
-    print(f"{'all':18}" + "".join(f"{total[what]:5} {what}" for what in total))
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{'all':18}" + "".join(f"{total[what]:5} {what}" for what in total)
+          + f"    {time.time() - began:.0f} s by the clock, {spent.ru_utime + spent.ru_stime:.0f} s of processors")
     if args.peer:
         return
     surprises = {t: r for t, r in tests.items() if r[0] == "failed" and t not in expected}

@@ -57,35 +57,56 @@ for number, call in enumerate(calls):
     out.write(json.dumps([number] + result) + "\n"); out.flush()
 '''
 
-ARRAYS = ["x", "v", "s", "e", "e3", "k", "i", "u", "t", "h", "b", "z", "q", "r3", "r4", "one", "nan", "big", "x.T", "x[::-1]", "p", "v[:0]"]
-ODD = ["None", "'a'", "object()", "Evil()", "[]", "()", "{}", "2**70", "-2**63", "1.5", "float('nan')", "True", "1j", "[1, [2, 3]]", "[None]", "['a']",
-       "lambda a: a", "mx.float32", "mx", "b'ab'", "-1", "0", "7", "-9", "(0, 7)", "(0, 0)", "[1, 2]", "np.ones(3)", "np.float64(2)", "np.array(['a'])",
-       "range(3)", "iter([1, 2])", "Index(1)", "float", "[[1, 2], [3, 4]]", "mx.cpu", "x", "s", "e", "z", "t", "10**12", "1e30"]
+ARRAYS = [
+    "x", "v", "s", "e", "e3", "k", "i", "u", "t", "h", "b", "z", "q", "r3", "r4", "one", "nan", "big", "x.T", "x[::-1]", "p",
+    "v[:0]"]
+ODD = [
+    "None", "'a'", "object()", "Evil()", "[]", "()", "{}", "2**70", "-2**63", "1.5", "float('nan')", "True", "1j",
+    "[1, [2, 3]]", "[None]", "['a']", "lambda a: a", "mx.float32", "mx", "b'ab'", "-1", "0", "7", "-9", "(0, 7)", "(0, 0)",
+    "[1, 2]", "np.ones(3)", "np.float64(2)", "np.array(['a'])", "range(3)", "iter([1, 2])", "Index(1)", "float",
+    "[[1, 2], [3, 4]]", "mx.cpu", "x", "s", "e", "z", "t", "10**12", "1e30"]
 SCALARS = ["2", "0.5", "True", "-1", "1j", "[1, 2, 3]", "np.arange(3)", "3", "0", "2.5", "np.float32(1)"]
 KINDS = {
-    "axis": ["0", "1", "-1", "None", "(0, 1)", "2", "-2", "[0]", "()", "Index(0)"], "shape": ["(2, 3)", "3", "[6]", "(3, 2)", "(-1,)", "()", "(0,)", "(2, -1)", "(4, 2, 3)"],
+    "axis": ["0", "1", "-1", "None", "(0, 1)", "2", "-2", "[0]", "()", "Index(0)"],
+    "shape": ["(2, 3)", "3", "[6]", "(3, 2)", "(-1,)", "()", "(0,)", "(2, -1)", "(4, 2, 3)"],
     "dtype": ["mx.float32", "mx.int32", "None", "mx.float16", "mx.bfloat16", "mx.bool_", "mx.uint8", "mx.complex64", "mx.int64", "mx.float64"],
-    "int": ["0", "1", "2", "3", "-1", "4", "Index(2)"], "bool": ["True", "False"], "float": ["0.5", "1.0", "0", "2", "-1.5", "s"],
-    "arrays": ["[x, x]", "[v, v]", "(x, k)", "[]", "[v]", "[x, v]", "[h, x]", "[i, t]"], "key": ["key", "None", "mx.random.key(1)"],
-    "mode": ["'constant'", "'edge'", "'reflect'", "'symmetric'"], "function": ["lambda a: a.sum()", "lambda a: a * 2", "lambda a, b: (a * b).sum()", "mx.sum", "lambda: x"],
-    "stream": ["None", "mx.cpu"], "norm": ["'backward'", "'ortho'", "'forward'"], "pads": ["1", "(1, 2)", "[(1, 1), (0, 2)]", "0", "((1, 1),)"],
-    "text": ["'ij,jk->ik'", "'ij->ji'", "'i,i'", "'...i->...'", "'ii'"], "indices": ["i", "mx.array([0])", "mx.array([[1]])", "mx.array([0, 1])", "1", "[0, 1]", "k % 2"],
+    "int": ["0", "1", "2", "3", "-1", "4", "Index(2)"], "bool": ["True", "False"],
+    "float": ["0.5", "1.0", "0", "2", "-1.5", "s"],
+    "arrays": ["[x, x]", "[v, v]", "(x, k)", "[]", "[v]", "[x, v]", "[h, x]", "[i, t]"],
+    "key": ["key", "None", "mx.random.key(1)"], "mode": ["'constant'", "'edge'", "'reflect'", "'symmetric'"],
+    "function": ["lambda a: a.sum()", "lambda a: a * 2", "lambda a, b: (a * b).sum()", "mx.sum", "lambda: x"],
+    "stream": ["None", "mx.cpu"], "norm": ["'backward'", "'ortho'", "'forward'"],
+    "pads": ["1", "(1, 2)", "[(1, 1), (0, 2)]", "0", "((1, 1),)"],
+    "text": ["'ij,jk->ik'", "'ij->ji'", "'i,i'", "'...i->...'", "'ii'"],
+    "indices": ["i", "mx.array([0])", "mx.array([[1]])", "mx.array([0, 1])", "1", "[0, 1]", "k % 2"],
 }
-KIND_OF = {"axis": "axis", "axes": "axis", "axis1": "int", "axis2": "int", "source": "int", "destination": "int", "start_axis": "int", "end_axis": "int", "shape": "shape",
-           "dtype": "dtype", "keepdims": "bool", "reverse": "bool", "inclusive": "bool", "ddof": "int", "arrays": "arrays", "key": "key", "mode": "mode", "n": "int", "m": "int",
-           "num": "int", "k": "int", "stream": "stream", "norm": "norm", "pad_width": "pads", "indices": "indices", "indices_or_sections": "int", "decimals": "int",
-           "fun": "function", "f": "function", "function": "function", "offset": "int", "diagonal": "int", "repeats": "int", "reps": "shape", "shift": "int", "low": "float",
-           "high": "float", "eps": "float", "scale": "float", "loc": "float", "start": "float", "stop": "float", "step": "float", "equal_nan": "bool", "rtol": "float",
-           "atol": "float", "subscripts": "text", "precise": "bool", "kth": "int", "num_samples": "int", "num_splits": "int", "group_size": "int", "bits": "int",
-           "transpose": "bool", "stride": "int", "padding": "int", "dilation": "int", "groups": "int", "dims": "int", "traditional": "bool", "base": "float", "upper": "bool",
-           "M": "int", "endpoint": "bool", "indexing": "mode", "seed": "int", "argnums": "int", "in_axes": "int", "out_axes": "int", "alpha": "float", "beta": "float",
-           "start_indices": "indices", "width": "int", "strides": "shape", "ord": "int", "s": "shape", "d": "float", "sparse": "bool", "posinf": "float", "neginf": "float"}
-SKIP = {"get_memory_limit", "FunctionExporter", "load", "save", "savez", "savez_compressed", "save_safetensors", "save_gguf", "set_default_device", "set_default_stream", "set_memory_limit", "set_cache_limit",
-        "set_wired_limit", "new_stream", "new_thread_local_stream", "synchronize", "eval", "async_eval", "disable_compile", "enable_compile", "compile", "stream", "export_function", "exporter", "import_function",
-        "export_to_dot", "get_active_memory", "get_peak_memory", "get_cache_memory", "reset_peak_memory", "clear_cache", "empty", "empty_like", "set_printoptions", "get_printoptions", "device_info", "default_device",
-        "default_stream", "is_available", "device_count", "save", "StreamContext", "seed", "clear_streams", "threadlocal_stream", "metal_kernel", "cuda_kernel", "printoptions", "precompiled_cuda_kernel",
-        "eig", "eigh", "eigvals", "eigvalsh", "svd", "qr", "pinv", "multivariate_normal", "custom_function", "checkpoint", "custom_vjp", "value_and_grad", "grad", "vjp", "jvp", "vmap",
-        "einsum_path", "depends", "start_capture", "stop_capture", "asarray", "from_dlpack", "as_strided", "view", "Device", "Stream", "DeviceType", "array", "Dtype", "DtypeCategory", "ArrayAt", "ArrayLike"}
+KIND_OF = {
+    "axis": "axis", "axes": "axis", "axis1": "int", "axis2": "int", "source": "int", "destination": "int", "start_axis": "int",
+    "end_axis": "int", "shape": "shape", "dtype": "dtype", "keepdims": "bool", "reverse": "bool", "inclusive": "bool",
+    "ddof": "int", "arrays": "arrays", "key": "key", "mode": "mode", "n": "int", "m": "int", "num": "int", "k": "int",
+    "stream": "stream", "norm": "norm", "pad_width": "pads", "indices": "indices", "indices_or_sections": "int",
+    "decimals": "int", "fun": "function", "f": "function", "function": "function", "offset": "int", "diagonal": "int",
+    "repeats": "int", "reps": "shape", "shift": "int", "low": "float", "high": "float", "eps": "float", "scale": "float",
+    "loc": "float", "start": "float", "stop": "float", "step": "float", "equal_nan": "bool", "rtol": "float", "atol": "float",
+    "subscripts": "text", "precise": "bool", "kth": "int", "num_samples": "int", "num_splits": "int", "group_size": "int",
+    "bits": "int", "transpose": "bool", "stride": "int", "padding": "int", "dilation": "int", "groups": "int", "dims": "int",
+    "traditional": "bool", "base": "float", "upper": "bool", "M": "int", "endpoint": "bool", "indexing": "mode", "seed": "int",
+    "argnums": "int", "in_axes": "int", "out_axes": "int", "alpha": "float", "beta": "float", "start_indices": "indices",
+    "width": "int", "strides": "shape", "ord": "int", "s": "shape", "d": "float", "sparse": "bool", "posinf": "float",
+    "neginf": "float",
+}
+SKIP = {
+    "get_memory_limit", "FunctionExporter", "load", "save", "savez", "savez_compressed", "save_safetensors", "save_gguf",
+    "set_default_device", "set_default_stream", "set_memory_limit", "set_cache_limit", "set_wired_limit", "new_stream",
+    "new_thread_local_stream", "synchronize", "eval", "async_eval", "disable_compile", "enable_compile", "compile", "stream",
+    "export_function", "exporter", "import_function", "export_to_dot", "get_active_memory", "get_peak_memory",
+    "get_cache_memory", "reset_peak_memory", "clear_cache", "empty", "empty_like", "set_printoptions", "get_printoptions",
+    "device_info", "default_device", "default_stream", "is_available", "device_count", "save", "StreamContext", "seed",
+    "clear_streams", "threadlocal_stream", "metal_kernel", "cuda_kernel", "printoptions", "precompiled_cuda_kernel", "eig",
+    "eigh", "eigvals", "eigvalsh", "svd", "qr", "pinv", "multivariate_normal", "custom_function", "checkpoint", "custom_vjp",
+    "value_and_grad", "grad", "vjp", "jvp", "vmap", "einsum_path", "depends", "start_capture", "stop_capture", "asarray",
+    "from_dlpack", "as_strided", "view", "Device", "Stream", "DeviceType", "array", "Dtype", "DtypeCategory", "ArrayAt",
+    "ArrayLike"}
 
 
 def parameters(function):
@@ -143,16 +164,22 @@ def call_of(choose, name, rows):
     return f"{choose.choice(ARRAYS)}{name}({', '.join(args)})" if name.startswith(".") else f"{name}({', '.join(args)})"
 
 
-OPERATORS = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "{a} // {b}", "{a} % {b}", "{a} ** {b}", "{a} @ {b}", "{a} & {b}", "{a} | {b}", "{a} ^ {b}",
-             "{a} << {b}", "{a} >> {b}", "{a} == {b}", "{a} < {b}", "{a} != {b}", "{a} >= {b}", "-{a}", "~{a}", "abs({a})", "{a}[{b}]", "{a}[{b}, {c}]", "{a}[{c}:{d}]",
-             "{a}[..., {c}]", "{a}[None, {b}]", "{a}.__setitem__({b}, {c})", "{a}.__setitem__(({c}, {d}), {b})", "{a}.at[{b}].add({c})", "{a}.at[{c}].maximum({b})", "len({a})", "bool({a})",
-             "int({a})", "float({a})", "complex({a})", "str({a})", "repr({a})", "format({a}, '')", "list({a})", "{b} + {a}", "{b} - {a}", "{b} / {a}", "{b} in {a}", "hash({a}) and 0",
-             "mx.array({b})", "mx.array([{b}, {c}])", "mx.array({b}, dtype={e})", "mx.array([{a}, {b}])", "mx.asarray({b})", "mx.asarray({b}, dtype={e})",
-             "mx.grad({f})({b})", "mx.grad({f})({a}, {b})", "mx.value_and_grad({f}, argnums={c})({a}, {b})", "mx.vjp({f}, [{a}], [{b}])", "mx.jvp({f}, [{a}], [{b}])",
-             "mx.vmap({f})({a})", "mx.vmap({f}, in_axes={c})({a}, {b})", "mx.vmap({f}, {c}, {d})({a})", "mx.compile({f})({b})", "mx.compile({f})({a}, {b})",
-             "mx.checkpoint({f})({a})", "mx.custom_function({f})({b})", "{a}.view({e})", "mx.as_strided({a}, {c}, {d})", "mx.as_strided({a}, (2, 2), (1, 1), {c})", "mx.einsum_path('i,i', {a}, {b})",
-             "mx.eval({b})", "mx.finfo({e}).max", "mx.iinfo({e}).max", "mx.issubdtype({e}, mx.floating)", "mx.result_type({a}, {e})", "{a}.astype({e})", "np.array({a})", "np.array({a}) + {a}",
-             "mx.save(io.BytesIO(), {b})", "mx.load({b})", "mx.Device({b})", "mx.random.split({b}, {c})", "mx.random.randint({c}, {d}, {e})"]
+OPERATORS = [
+    "{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "{a} // {b}", "{a} % {b}", "{a} ** {b}", "{a} @ {b}", "{a} & {b}",
+    "{a} | {b}", "{a} ^ {b}", "{a} << {b}", "{a} >> {b}", "{a} == {b}", "{a} < {b}", "{a} != {b}", "{a} >= {b}", "-{a}",
+    "~{a}", "abs({a})", "{a}[{b}]", "{a}[{b}, {c}]", "{a}[{c}:{d}]", "{a}[..., {c}]", "{a}[None, {b}]",
+    "{a}.__setitem__({b}, {c})", "{a}.__setitem__(({c}, {d}), {b})", "{a}.at[{b}].add({c})", "{a}.at[{c}].maximum({b})",
+    "len({a})", "bool({a})", "int({a})", "float({a})", "complex({a})", "str({a})", "repr({a})", "format({a}, '')", "list({a})",
+    "{b} + {a}", "{b} - {a}", "{b} / {a}", "{b} in {a}", "hash({a}) and 0", "mx.array({b})", "mx.array([{b}, {c}])",
+    "mx.array({b}, dtype={e})", "mx.array([{a}, {b}])", "mx.asarray({b})", "mx.asarray({b}, dtype={e})", "mx.grad({f})({b})",
+    "mx.grad({f})({a}, {b})", "mx.value_and_grad({f}, argnums={c})({a}, {b})", "mx.vjp({f}, [{a}], [{b}])",
+    "mx.jvp({f}, [{a}], [{b}])", "mx.vmap({f})({a})", "mx.vmap({f}, in_axes={c})({a}, {b})", "mx.vmap({f}, {c}, {d})({a})",
+    "mx.compile({f})({b})", "mx.compile({f})({a}, {b})", "mx.checkpoint({f})({a})", "mx.custom_function({f})({b})",
+    "{a}.view({e})", "mx.as_strided({a}, {c}, {d})", "mx.as_strided({a}, (2, 2), (1, 1), {c})",
+    "mx.einsum_path('i,i', {a}, {b})", "mx.eval({b})", "mx.finfo({e}).max", "mx.iinfo({e}).max",
+    "mx.issubdtype({e}, mx.floating)", "mx.result_type({a}, {e})", "{a}.astype({e})", "np.array({a})", "np.array({a}) + {a}",
+    "mx.save(io.BytesIO(), {b})", "mx.load({b})", "mx.Device({b})", "mx.random.split({b}, {c})",
+    "mx.random.randint({c}, {d}, {e})"]
 
 
 def operator_of(choose):

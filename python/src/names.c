@@ -188,8 +188,10 @@ static PyObject *objects(int n, PyObject *const object[]) {
 
 /* A call of MLX's that failed while an argument is of a type that MLX does not take: that is the mistake (weft/mlx/_blame.py). */
 static void blame(const struct named *f, PyObject *const arg[]) {
-  if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_IndexError) && !PyErr_ExceptionMatches(PyExc_OverflowError))
-    return;
+  PyObject *const blamed[] = { PyExc_ValueError, PyExc_IndexError, PyExc_OverflowError };
+  int is_blamed = 0;
+  for (int i = 0; i < 3; i++) is_blamed |= PyErr_ExceptionMatches(blamed[i]);
+  if (!is_blamed) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *text = in_python("weft.mlx._blame", "wrong_type",

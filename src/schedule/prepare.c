@@ -155,17 +155,17 @@ static bool counts_along(const struct node *x, int axis) {
   return x->op->kind == OP_IOTA && x->dtype == WEFT_I64 && ((const struct axis_attr *)x->attr)->axis == axis;
 }
 
-/* Updates along an axis, as put_along_axis has them: the first axes of x are those of v, each row of which updates its own. The indices
- * that only count are left out, and rows are what threads share. Not where few slots take many updates, whose sums have an order
- * that depends on the number of them (`by_private_copies` of scatter.c). */
+/* Updates along an axis, as put_along_axis has them: the first axes of x are those of v, each row of which updates its own.
+ * The indices that only count are left out, and rows are what threads share. Not where few slots take many updates, whose
+ * sums have an order that depends on the number of them (`by_private_copies` of scatter.c). */
 static void scatter_in_batches(const struct work *w, struct node *n) {
   struct scatter_attr *a = n->attr;
   const struct node *index = n->in[2];
   int batch = 0;
   int64_t rows = 1;
   if (!w->by_patches || node_count(index) < SCATTER_MANY || (a->how != WEFT_SET && scatter_is_by_copies(n))) return;
-  while (batch < a->n - 1 && batch < index->rank - 1 && index->dims[batch] == n->dims[batch] && counts_along(n->in[2 + batch], batch))
-    rows *= index->dims[batch++];
+  int most = a->n < index->rank ? a->n - 1 : index->rank - 1;
+  while (batch < most && index->dims[batch] == n->dims[batch] && counts_along(n->in[2 + batch], batch)) rows *= index->dims[batch++];
   if (!batch || node_count(index) / rows < SCATTER_ROW) return;
   a->batch = batch, a->n -= batch, n->n_in -= batch;
   memmove(n->in + 2, n->in + 2 + batch, sizeof *n->in * (size_t)a->n);

@@ -113,7 +113,7 @@ static void declare(struct scatter *s) {
   s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
 }
 
-/* Subscripts: that of the batch, if there is one, i, and that of the row, if it is more than one element; c -1: an index, which has none. */
+/* Subscripts: that of the batch, if there is one, i, and that of the row; c -1: rows of one element, or of indices. */
 static void subscripts(struct scatter *s, struct kir_lin at[3], int r, int i, int c) {
   int n = 0;
   if (s->size_r >= 0) at[n++] = val(s, r);
@@ -264,6 +264,7 @@ bool step_scatter(struct work *w, struct node *n) {
     write_kernel(&s);
     if (!draft_end(&s.d)) return false;
   }
-  step_add_cost(w, 3.0 * (double)s.batch * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
+  double elements = (double)s.batch * (double)s.updates * (double)s.row;
+  step_add_cost(w, 3.0 * elements * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
   return true;
 }

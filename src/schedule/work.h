@@ -162,7 +162,7 @@ bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const stru
 bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
 enum kir_op scatter_combines(const struct node *); /* or KIR_SET */
-enum { SCATTER_MANY = 4096, SCATTER_ROW = 16 };    /* updates in all, and of a row, from which on rows of updates are worth their own loop */
+enum { SCATTER_MANY = 4096, SCATTER_ROW = 16 };    /* updates in all, and of a row: fewer are not worth a loop over rows */
 bool scatter_is_by_copies(const struct node *);    /* whether its updates are combined in private copies of x */
 const char *take_typed(const struct node *);       /* what the user called */
 bool step_prefix(struct work *, struct node *);

@@ -1,25 +1,27 @@
-"""Of a call that failed: whether an argument has a type that MLX takes for no such parameter. That is a TypeError there, whatever else is
-wrong with the call; here more types are taken, and something else may have failed first. Parameters of one name are of one kind."""
+"""Of a call that failed: whether an argument has a type that MLX takes for no such parameter. That is a TypeError there, whatever
+else is wrong with the call; here more types are taken, and something else may have failed first. Parameters of one name are of one
+kind."""
 from .. import _core
 
 _mlx = _core._mlx
 
 _LIKE = frozenset(  # functions whose arrays may be numbers and lists
-    "abs acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh array_equal asarray asin asinh atan atan2 atanh bitwise_and "
-    "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj conjugate cos cosh degrees divide divmod equal erf "
-    "erfinv exp expm1 floor floor_divide greater greater_equal imag isfinite isinf isnan isneginf isposinf left_shift less less_equal log log10 "
-    "log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum multiply nan_to_num negative not_equal pow power "
-    "radians real reciprocal remainder right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract tan tanh where".split())
+    "abs acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh array_equal asarray asin asinh atan atan2 "
+    "atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj conjugate cos "
+    "cosh degrees divide divmod equal erf erfinv exp expm1 floor floor_divide greater greater_equal imag isfinite isinf "
+    "isnan isneginf isposinf left_shift less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or "
+    "logical_xor maximum minimum multiply nan_to_num negative not_equal pow power radians real reciprocal remainder "
+    "right_shift round rsqrt sigmoid sign sin sinh sqrt square subtract tan tanh where".split())
 
 
 def _is_array(x):
     """Of others that say how they become arrays, what they raise is what is wrong."""
     kind = type(x)
-    return isinstance(x, _mlx.array) or kind.__module__ != "numpy" and (hasattr(kind, "__array__") or hasattr(kind, "__mlx_array__"))
+    return isinstance(x, _core.array) or kind.__module__ != "numpy" and (hasattr(kind, "__array__") or hasattr(kind, "__mlx_array__"))
 
 
 def _is_int(x):
-    return hasattr(type(x), "__index__") and not isinstance(x, _mlx.array)
+    return hasattr(type(x), "__index__") and not isinstance(x, _core.array)
 
 
 def _is_float(x):
@@ -41,14 +43,15 @@ def _one_or_more(x):
 _KINDS = {}
 for _kind, _is, _names in (
     ("an array", _is_array,
-     "a b c x y w v q weight input scales biases arr array indices values logits targets mean cov segments update start_indices sorted_sequence "
-     "key lhs_indices rhs_indices mask_lhs mask_out mask_rhs window freqs bias stft_matrix global_scale global_scale_x global_scale_w sinks"),
+     "a b c x y w v q weight input scales biases arr array indices values logits targets mean cov segments update "
+     "start_indices sorted_sequence key lhs_indices rhs_indices mask_lhs mask_out mask_rhs window freqs bias stft_matrix "
+     "global_scale global_scale_x global_scale_w sinks"),
     ("an int", _is_int,
-     "M ddof decimals start_axis end_axis axis1 axis2 kth n m repeats group_size bits block_size groups num num_samples n_fft hop_length "
-     "win_length length offset dims seed size k destination source"),
+     "M ddof decimals start_axis end_axis axis1 axis2 kth n m repeats group_size bits block_size groups num num_samples "
+     "n_fft hop_length win_length length offset dims seed size k destination source"),
     ("a bool", lambda x: isinstance(x, bool),
-     "keepdims reverse inclusive equal_nan precise transpose sorted_indices traditional upper endpoint allow_col_major flip center onesided "
-     "return_index return_inverse return_counts compute_uv sparse"),
+     "keepdims reverse inclusive equal_nan precise transpose sorted_indices traditional upper endpoint allow_col_major flip "
+     "center onesided return_index return_inverse return_counts compute_uv sparse"),
     ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base"),
     ("a string", lambda x: isinstance(x, str), "norm mode side pad_mode indexing subscripts UPLO"),
     ("a dtype", _is_dtype, "dtype"),
@@ -56,18 +59,29 @@ for _kind, _is, _names in (
     ("several ints", _is_ints, "shape strides axes s slice_size"),
 ):
     _KINDS.update((name, (_kind, _is)) for name in _names.split())
-_EITHER = {("scaled_dot_product_attention", "k"), ("gated_delta_update", "k"), ("gated_delta_update", "beta"), ("take", "indices"), ("permutation", "x"), ("rope", "offset"), ("pad", "mode"), ("zeros", "shape"), ("ones", "shape"), ("full", "shape"), ("empty", "shape"),
-           ("fftshift", "axes"), ("ifftshift", "axes"), ("tensordot", "axes"), ("reshape", "shape"), ("transpose", "axes"), ("permute_dims", "axes")}
+_EITHER = {  # parameters that are of another kind in these functions
+    "k": {"scaled_dot_product_attention", "gated_delta_update"},
+    "beta": {"gated_delta_update"},
+    "indices": {"take"},
+    "x": {"permutation"},
+    "offset": {"rope"},
+    "mode": {"pad"},
+    "shape": {"zeros", "ones", "full", "empty", "reshape", "broadcast_to"},
+    "axes": {"fftshift", "ifftshift", "tensordot", "transpose", "permute_dims"},
+    "padding": {"conv_general"},
+    "upper": {"truncated_normal"},
+}
 _ONE_AXIS = frozenset(
-    "argmax argmin sort argsort partition argpartition topk cumsum cumprod cummax cummin logcumsumexp concatenate concat stack split diff repeat take "
-    "take_along_axis put_along_axis unflatten unstack vecdot categorical cross fft ifft rfft irfft".split())
+    "argmax argmin sort argsort partition argpartition topk cumsum cumprod cummax cummin logcumsumexp concatenate concat "
+    "stack split diff repeat take take_along_axis put_along_axis unflatten unstack vecdot categorical cross fft ifft rfft "
+    "irfft".split())
 
 
 def wrong_type(function, names, args):
     """A text that names the first argument of a wrong type; None: all are well."""
     for name, arg in zip(names, args):
         kind, is_right = _KINDS.get(name, (None, None))
-        if kind == "an array" and function in _LIKE or (function, name) in _EITHER:
+        if kind == "an array" and function in _LIKE or function in _EITHER.get(name, ()):
             continue
         if name == "axis" and function in _ONE_AXIS:
             kind, is_right = "an int", _is_int
