@@ -174,6 +174,7 @@ static int any_leaf(struct program *p) {
   static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8,
                                        WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128 };
   struct form f = { p->is_smooth ? WEFT_F64 : dtypes[any(p, COUNT(dtypes))], (int)any(p, 4), { 0 } };
+  if (p->favoured >= 0 && once_in(p, 2)) f.dtype = (weft_dtype)p->favoured;
   if (once_in(p, 4)) f.rank = 1;
   do {
     for (int k = 0; k < f.rank; k++) f.dims[k] = any_length(p);
@@ -210,25 +211,45 @@ static bool kind_is_simple(const struct kind *k) {
   return false;
 }
 
+static const struct kind *kind_named(const char *name) {
+  for (int k = 0; program_kinds[k]; k++) if (!strcmp(program_kinds[k]->name, name)) return program_kinds[k];
+  return NULL;
+}
+
+/* What hardly meets in a body, or meets others of its sort, by chance alone. */
+static const char *const themes[][16] = {
+  { "weft_sort", "weft_argsort", "weft_unique", "weft_compress", "weft_flatnonzero", "weft_nonzero", "weft_topk", "weft_partition", "weft_quantile", "weft_searchsorted", NULL },
+  { "weft_random_key", "weft_random_split", "weft_random_bits", "weft_random_uniform", "weft_random_normal", "weft_random_gamma", "weft_random_poisson",
+    "weft_random_permutation", "weft_random_choice", "weft_random_categorical", "weft_random_randint", "weft_random_bernoulli", NULL },
+  { "weft_dequantize", "weft_quantized_matmul", "weft_gather_qmm", "weft_matmul", "weft_cholesky", "weft_solve", "weft_inverse", "weft_det", "weft_slogdet", NULL },
+  { "weft_host", "weft_to", "weft_assert", "weft_depends", "weft_alias", "weft_stop_gradient", "weft_checkpoint", "weft_custom", "weft_choose", NULL },
+  { "weft_full_like", "weft_iota", "weft_size", "weft_sized", "weft_broadcast_like", "weft_reshape_like", "weft_cut", "weft_compress", "weft_unique", "weft_windows", NULL },
+  { "weft_shl", "weft_shr", "weft_floor_divide", "weft_remainder", "weft_fmod", "weft_gcd", "weft_lcm", "weft_bit_count", "weft_mul", "weft_cumprod", "weft_prod", "weft_bincount", NULL },
+  { "weft_complex", "weft_real", "weft_imag", "weft_conj", "weft_cumprod", "weft_prod", "weft_pow", "weft_matmul", "weft_einsum", "weft_div", "weft_exp", NULL },
+  { "weft_loop_open", "weft_cond_open", "weft_call", "weft_map", "weft_grad", "weft_jvp", "weft_checkpoint", "weft_put", NULL },
+};
+
+static const struct kind *any_of_theme(struct program *p, const char *const theme[]) {
+  uint32_t n = 0;
+  while (theme[n]) n++;
+  return kind_named(theme[any(p, n)]);
+}
+
 void fill(struct program *p, int steps) {
   int total = 0, n_kinds = 0;
   bool is_simple = p->block && once_in(p, 2); /* bodies that become one kernel */
+  const char *const *theme = once_in(p, p->block ? 3 : 6) ? themes[any(p, COUNT(themes))] : NULL;
   for (; program_kinds[n_kinds]; n_kinds++) total += program_kinds[n_kinds]->weight;
   for (int n = 0, tries = 0; n < steps && tries < (is_simple ? 200 : 60) && is_room(p); tries++) {
     int at = (int)any(p, (uint32_t)total), k = 0, before = p->n;
     while (at >= program_kinds[k]->weight) at -= program_kinds[k++]->weight;
-    const struct kind *kind = program_kinds[k];
+    const struct kind *kind = theme && once_in(p, 2) ? any_of_theme(p, theme) : program_kinds[k];
     if (kind->build && block_depth(p) >= DEEPEST) continue;
     if (p->is_smooth && !kind->is_smooth) continue;
     if (is_simple && !kind_is_simple(kind)) continue;
     if (kind->make(p, kind) && p->n > before) n++;
     if (once_in(p, 20) && is_room(p)) any_leaf(p);
   }
-}
-
-static const struct kind *kind_named(const char *name) {
-  for (int k = 0; program_kinds[k]; k++) if (!strcmp(program_kinds[k]->name, name)) return program_kinds[k];
-  return NULL;
 }
 
 static int row(struct program *p, const char *name, int n, const int in[], int n_p, const int64_t params[]) {
@@ -268,7 +289,9 @@ void program_make(struct program *p, uint64_t seed) {
   p->blocks[0].parent = -1;
   weft_scope *scope = weft_scope_open();
   for (int i = 0; i < 4; i++) any(p, 2);
+  static const int narrow_or_odd[] = { WEFT_F16, WEFT_BF16, WEFT_C64, WEFT_C128, WEFT_I8, WEFT_U8, WEFT_I64, WEFT_U64 };
   p->is_smooth = once_in(p, 2);
+  p->favoured = !p->is_smooth && once_in(p, 4) ? narrow_or_odd[any(p, COUNT(narrow_or_odd))] : -1;
   int n = 1 + (int)any(p, 3);
   for (int i = 0; i < n; i++) any_leaf(p);
   fill(p, 2 + (int)any(p, once_in(p, 4) ? 24 : 9));

@@ -28,6 +28,7 @@ struct program {
   uint64_t seed, state;
   bool is_smooth;              /* f64 and differentiable nearly everywhere: for gradients */
   bool has_kinks;              /* what only plain evaluation can judge: no map, no gradient */
+  int favoured;                /* the dtype that every other leaf has; -1: none */
   int n, n_blocks, block, wanted;  /* wanted: the step that the next pick gives, plus 1; 0: any */
   struct step step[PROGRAM_STEPS];
   struct block blocks[PROGRAM_BLOCKS];
