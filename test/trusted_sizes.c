@@ -139,6 +139,16 @@ static weft_array *pushed(weft_array *x) {
   weft_jvp(1, &y, &dx, 1, &z, &dz);
   return dz;
 }
+static weft_array *pulled(weft_array *x) {
+  weft_array *p = weft_mul(f64s(4, FIVE), f64_of(2)), *y = weft_add(weft_mul(p, weft_scalar(3)), x), *dy = f64s(4, FIVE), *dp;
+  weft_vjp(1, &y, &dy, 1, &p, &dp);
+  return dp;
+}
+static weft_array *pushed_beside(weft_array *x) {
+  weft_array *p = weft_mul(f64s(4, FIVE), f64_of(2)), *y = weft_add(weft_mul(p, weft_scalar(3)), x), *dp = f64s(4, FIVE), *dy;
+  weft_jvp(1, &p, &dp, 1, &y, &dy);
+  return dy;
+}
 static weft_array *in_every_row(weft_array *x) {
   weft_array *e = weft_input(WEFT_F64, 0, NULL), *y = f64_of(7), *ys;
   weft_map(1, &e, &x, 1, &y, &ys);
@@ -157,7 +167,7 @@ static weft_array *mesh(weft_array *x) {
 }
 
 #define ASKERS(X) X(full_like) X(counted_less) X(iota) X(size) X(said) X(sized) X(sized_twice) X(broadcast_like) X(reshape_like) X(cut) X(counted) \
-  X(gone_through) X(drawn) X(derived) X(pushed) X(in_every_row) X(mean_of_ones) X(like_like) X(size_of_more) X(doubled) X(mesh)
+  X(gone_through) X(drawn) X(derived) X(pushed) X(pulled) X(pushed_beside) X(in_every_row) X(mean_of_ones) X(like_like) X(size_of_more) X(doubled) X(mesh)
 typedef weft_array *asker(weft_array *);
 static const struct { const char *name; asker *ask; } askers[] = { ASKERS(ROW) };
 
