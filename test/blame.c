@@ -21,6 +21,57 @@ TEST(an_index_out_of_range_blames_its_own_line_though_the_plan_is_known) {
   EXPECT_INT(weft_blame(), 22);
 }
 
+/* Step by step: a product is no kernel of a loop. at[k]: the index of step k. */
+static weft_status take_beyond_in_steps(uint64_t tag) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *i = weft_loop_each(l, weft_from(WEFT_I64, WEFT_DIMS(3, 1), (int64_t[]){ 0, 1, 70 }));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01));
+  weft_origin(tag);
+  weft_array *row = weft_take(c, 1, &i);
+  weft_origin(0);
+  weft_loop_next(l, c, weft_add(weft_matmul(c, c), row));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_status status = weft_eval(1, &y);
+  weft_scope_discard(s);
+  return status;
+}
+
+TEST(an_index_out_of_range_in_a_step_blames_its_own_line) {
+  EXPECT_INT(take_beyond_in_steps(11), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_take: index number 0 is out of range for an axis of 64 (step 2 of the loop)");
+  EXPECT_INT(weft_blame(), 11);
+  EXPECT_INT(take_beyond_in_steps(22), WEFT_ERR_INDEX);
+  EXPECT_INT(weft_blame(), 22);
+}
+
+/* A side with a product or without, known when planned or not. */
+static weft_status take_beyond_in_a_choice(uint64_t tag, bool is_heavy) {
+  weft_scope *s = weft_scope_open();
+  int64_t at = 70;
+  weft_array *p = weft_from(WEFT_BOOL, WEFT_DIMS(1), (bool[]){ true }), *x = weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01);
+  weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(1), &at);
+  weft_cond *c = weft_cond_open(weft_all(p, WEFT_ALL));
+  weft_origin(tag);
+  weft_array *row = weft_take(x, 1, &i);
+  weft_origin(0);
+  weft_array *y = weft_cond_value(c, is_heavy ? weft_add(weft_matmul(x, x), row) : weft_add(x, row), x);
+  weft_cond_close(c);
+  weft_status status = weft_eval(1, &y);
+  weft_scope_discard(s);
+  return status;
+}
+
+TEST(an_index_out_of_range_in_a_choice_blames_its_own_line_and_no_step) {
+  for (int is_heavy = 0; is_heavy < 2; is_heavy++)
+    for (uint64_t tag = 11; tag < 13; tag++) {
+      EXPECT_INT(take_beyond_in_a_choice(tag, is_heavy), WEFT_ERR_INDEX);
+      EXPECT_TEXT(weft_message(), "weft_take: index number 0 is out of range for an axis of 64");
+      EXPECT_INT(weft_blame(), tag);
+    }
+}
+
 TEST(looking_at_a_failed_array_makes_nothing) {
   weft_scope *s = weft_scope_open();
   weft_array *bad = weft_add(weft_full(WEFT_F32, WEFT_DIMS(2), 1), weft_full(WEFT_F32, WEFT_DIMS(3), 1));

@@ -156,7 +156,8 @@ def test_checks_raise_what_they_say_also_in_a_scan():
     (lambda x, i: x[i], (np.ones(3), 7), IndexError), (lambda x, i: x + pt.arange(i), (np.ones(3), 4), ValueError),
     (lambda x, i: pt.specify_shape(x, (i,)), (np.ones(3), 4), AssertionError),
     (lambda x, i: pytensor.scan(lambda v: v + 1, outputs_info=x, n_steps=i, return_updates=False), (np.ones(3), -2), (ValueError, IndexError)),
-    (lambda x, i: x.reshape((i, 2)), (np.ones(3), 2), ValueError)])
+    (lambda x, i: x.reshape((i, 2)), (np.ones(3), 2), ValueError),
+    (lambda x, i: x[0] + pt.arange(0, 4, i), (np.ones(3), 0), ZeroDivisionError)])
 def test_what_does_not_fit_is_the_error_that_pytensor_raises(make, values, error):
     x, i, state = pt.dvector("x"), pt.lscalar("i"), pytensor.shared(np.zeros(2))
     f = function([x, i], make(x, i), updates={state: state + 1})
@@ -737,7 +738,11 @@ def test_calls_of_other_shapes_find_their_function_again():
     (lambda x, i: x + pt.arange(i), 3, 4, ValueError, "Add|add"),
     (lambda x, i: x[pt.stack([i, i])] * 2, 1, 9, IndexError, r"AdvancedSubtensor.*\(x"),
     (lambda x, i: pt.dot(x, pt.ones((i, 2))), 3, 4, ValueError, "Dot|dot"),
-    (lambda x, i: pytensor.scan(lambda v: x[v], sequences=pt.stack([i, i]), return_updates=False) * 2, 1, 5, IndexError, "Subtensor")])
+    (lambda x, i: pytensor.scan(lambda v: x[v], sequences=pt.stack([i, i]), return_updates=False) * 2, 1, 5, IndexError, "Subtensor"),
+    (lambda x, i: ifelse(pt.gt(i, 0), (pt.outer(x, x) @ x)[i], x[0]), 1, 5, IndexError, r"axis of 3 \(Subtensor"),
+    (lambda x, i: ifelse(pt.gt(i, 0), x[i], x[0]), 1, 5, IndexError, r"axis of 3 \(Subtensor.*\(x"),
+    (lambda x, i: pt.eye(i, 2) * x[0], 1, -5, ValueError, "-5 .*negative"),
+    (lambda x, i: pt.eye(2, i) * x[0], 1, -5, ValueError, "-5 .*negative")])
 def test_an_error_names_the_node_its_variables_and_the_line(make, good, bad, error, says):
     x, i, state = pt.dvector("x"), pt.lscalar("i"), pytensor.shared(np.zeros(2))
     f = function([x, i], make(x, i), updates={state: state + 1})
@@ -1494,3 +1499,28 @@ def test_a_scalar_op_of_somebody_elses_that_names_a_function_of_scipys_does_not_
     value = np.linspace(-3, 30, 7)
     np.testing.assert_allclose(f(value), pytest.importorskip("scipy.special").i0e(value), rtol=1e-14)
     assert sum(weft.pytensor.fallbacks.values()) == before
+
+
+class Days(pt.random.basic.IntegersRV):
+    """A user's name for draws that are PyTensor's: as pymc.Minibatch has it."""
+
+    _print_name = ("days", "days")
+
+
+class Sevens(pt.random.basic.IntegersRV):
+    """Draws of a user's own."""
+
+    @classmethod
+    def rng_fn(cls, rng, *parameters):
+        return np.full(4, 7)
+
+
+def test_draws_of_a_class_derived_from_pytensors_do_not_fall_back():
+    f = function([], Days()(3, 9, size=(4000,), rng=pytensor.shared(np.random.default_rng(1))))
+    assert set(f().tolist()) == set(range(3, 9))
+
+
+def test_draws_of_a_class_that_draws_otherwise_fallback():
+    f = function([], Sevens()(3, 9, size=(4,), rng=pytensor.shared(np.random.default_rng(1))))
+    with pytest.warns(weft.pytensor.FallbackWarning):
+        assert f().tolist() == [7] * 4

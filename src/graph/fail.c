@@ -83,7 +83,7 @@ struct failure *failure_for(struct failure *f, const char *fn) {
 /* What the user says in a check of his own stays as it is. */
 struct failure *failure_in_step(struct failure *f, int64_t step) {
   if (f->status == WEFT_ERR_ASSERT) return f;
-  struct failure *named = fail(f->status, 0, "%s (step %lld of the loop)", f->message, (long long)step);
+  struct failure *named = fail(f->status, f->origin, "%s (step %lld of the loop)", f->message, (long long)step);
   failure_release(f);
   return named;
 }

@@ -52,6 +52,11 @@ static struct failure *check_count(int64_t most) {
   return most < 0 ? fail(WEFT_ERR_ARG, 0, "weft_loop_open: %lld steps", (long long)most) : NULL;
 }
 
+/* Which step it was; a choice has none. */
+static struct failure *in_step(const struct replay *l, struct failure *f, int64_t step) {
+  return l->is_branch ? f : failure_in_step(f, step);
+}
+
 /* ---- on the host ---- */
 
 /* How many steps at most; below 0: that is what the user asked for. */
@@ -72,7 +77,7 @@ static struct failure *steps(struct replaying *f, struct run *r, int64_t *n) {
   while (!why && *n < most) {
     bind(f, *n, stop);
     why = plan_steps(f->body, &inside, f->base);
-    if (why) return failure_in_step(why, *n);
+    if (why) return in_step(f->l, why, *n);
     ++*n;
     if (f->l->has_until && *stop) break;
   }
@@ -109,7 +114,7 @@ static struct failure *found(const struct plan *p, int i, int word, int64_t at) 
   int n = body_checks(body), step = word / n, j = 0;
   for (word %= n; word >= plan_checks(body, j); j++) word -= plan_checks(body, j);
   struct failure *f = plan_found(body, j, word, at);
-  return word_rows(p->schedule->step[i].replay) > 1 ? failure_in_step(f, step) : f;
+  return word_rows(p->schedule->step[i].replay) > 1 ? in_step(p->schedule->step[i].replay, f, step) : f;
 }
 
 static bool looks(const struct plan *p, int i) {
@@ -157,7 +162,7 @@ static struct failure *enqueue_steps(struct replaying *f, const struct run *r, i
   for (int64_t n = from; n < to; n++, stop += apart) {
     bind(f, n, stop);
     struct failure *why = enqueue_step(f, &inside, words_of(f, r, n));
-    if (why) return failure_in_step(why, n);
+    if (why) return in_step(f->l, why, n);
   }
   return NULL;
 }
@@ -228,7 +233,7 @@ static struct failure *told(const struct lookout *x, int64_t n) {
   struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
   for (int i = 0, k = 0; !why && i < x->f->body->schedule->n_steps; i++)
     for (int j = 0; !why && j < plan_checks(x->f->body, i); j++, k++)
-      if (words[k] != INT64_MAX) why = failure_in_step(plan_found(x->f->body, i, j, words[k]), n);
+      if (words[k] != INT64_MAX) why = in_step(x->f->l, plan_found(x->f->body, i, j, words[k]), n);
   if (words != word) mem_free(words);
   return why;
 }

@@ -157,7 +157,7 @@ struct library_step {
 struct replay {
   struct schedule *body;
   int n_seq, n_carry, n_const, n_all;
-  bool has_until;
+  bool has_until, is_branch;
   int64_t steps;                 /* at most */
   struct binding count;          /* store >= 0: as many as stands there */
   weft_dtype count_dtype;

@@ -24,7 +24,9 @@ def alloc_empty(node, values, trace):
 @row(ARange)
 def arange(node, values, trace):
     if any(is_expression(v) for v in values) and all(v.type.dtype.startswith(("int", "uint")) for v in node.inputs):
-        return weft.arange(*extents(values), dtype=DTYPE[node.op.dtype])
+        start, stop, step = extents(values)
+        found = weft.arange(start, stop, step, dtype=DTYPE[node.op.dtype])
+        return trace.check(found, step != 0, ZeroDivisionError, "division by zero") if is_open(step) else found
     return np.arange(*(np.asarray(known(v)).item() for v in values), dtype=node.op.dtype)
 
 
@@ -32,7 +34,8 @@ def arange(node, values, trace):
 def eye(node, values, trace):
     n, m, k = extents(values)
     if any(is_open(size) for size in (n, m, k)):
-        return array(weft.expand_dims(weft.arange(n), 1) + k == weft.arange(m), node.op.dtype)
+        is_one = weft.expand_dims(weft.arange(n), 1) + k == weft.arange(m)
+        return array(weft.broadcast_to(is_one, (n, m)), node.op.dtype)  # which refuses what is below 0
     return weft.eye(n, m, k, dtype=DTYPE[node.op.dtype])
 
 
