@@ -1,15 +1,16 @@
 # Thin: a target is a few lines over meson and the scripts in tools/. Variables: CC, JOBS, SECONDS and SEED (make fuzz),
-# PREFIX and DESTDIR (make install), T (make test T=text runs only the tests of the library that are called so).
+# PREFIX and DESTDIR (make install), T (make test T=text runs only the tests of the library that are called so). JOBS is how many
+# compilers, and tests of the checked builds, run at once: as many as there are processors.
 B       ?= build/release
-JOBS    ?= 2
+JOBS    ?= $(or $(shell nproc 2>/dev/null),2)
 SECONDS ?= 60
 PREFIX  ?= /usr/local
 T       ?=
 comma   := ,
 export PATH := $(CURDIR)/build/venv/bin:$(PATH)
 
-# $(call make_in,FOLDER,OPTIONS): configures the folder if it is new, and builds it.
-make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; } && ninja -C $1 -j $(JOBS)
+# $(call make_in,FOLDER,OPTIONS,TARGETS): configures the folder if it is new, and builds it, or these targets of it alone.
+make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; } && ninja -C $1 -j $(JOBS) $3
 gpu_seconds = $(if $(filter command line,$(origin SECONDS)),$(SECONDS),120)
 checked = -Doptimization=1 -Dpython=disabled
 
@@ -35,19 +36,19 @@ scenes: build ## the failures weft was founded on, in C and Python, on vm and x8
 	@tools/scenes $(B) vm x86
 
 asan:       ## the tests of the library under AddressSanitizer and UBSan
-	@$(call make_in,build/asan,$(checked) -Db_sanitize=address$(comma)undefined -Dc_args=-fno-sanitize-recover=all)
-	@tools/sanitized build/asan/test/weft-test $(T)
+	@$(call make_in,build/asan,$(checked) -Db_sanitize=address$(comma)undefined -Dc_args=-fno-sanitize-recover=all,test/weft-test)
+	@tools/sanitized build/asan/test/weft-test --jobs $(JOBS) $(T)
 
 tsan:       ## the same under ThreadSanitizer
-	@$(call make_in,build/tsan,$(checked) -Db_sanitize=thread)
-	@tools/sanitized build/tsan/test/weft-test $(T)
+	@$(call make_in,build/tsan,$(checked) -Db_sanitize=thread,test/weft-test)
+	@tools/sanitized build/tsan/test/weft-test --jobs $(JOBS) $(T)
 
 valgrind: build ## tests and random programs under memcheck, by the vm: values that nothing has set. COUNT=400, SEED
 	@tools/valgrind $(B) $(or $(COUNT),400) $(SEED)
 
 hard:       ## the same with every internal invariant asserted
-	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled)
-	@build/hard/test/weft-test $(T)
+	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled,test/weft-test)
+	@build/hard/test/weft-test --jobs $(JOBS) $(T)
 
 fuzz: build ## random programs, graphs and files, SECONDS=60 for each; SEED=n: from there on
 	@tools/fuzz $(B) $(SECONDS)

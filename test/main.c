@@ -77,7 +77,7 @@ void test_skip(const char *why) {
   if (current_result == PASSED) current_result = SKIPPED;
 }
 
-void test_watchdog(int seconds) { alarm((unsigned)(patience * (UNDER_TSAN ? 5 * seconds : seconds))); }
+void test_watchdog(int seconds) { alarm((unsigned)(patience * seconds * (UNDER_TSAN ? 5 : UNDER_ASAN ? 3 : 1))); }
 
 static void say(const char *text) {
   if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(FAILED);
