@@ -344,7 +344,7 @@ static struct plain math(const char *op, const struct plain *x) { return math2(o
 
 /* ---- one element ---- */
 
-#define IS(name) !strcmp(op, name)
+#define IS(name) (*op == *name && !strcmp(op, name)) /* asked for every element, some forty times */
 
 static double larger(double a, double b) {
   if (isnan(a) || isnan(b)) return NAN;

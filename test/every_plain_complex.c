@@ -166,7 +166,7 @@ struct plain plain_complex_cast(const struct plain *x, weft_dtype t) {
   return ended(since, t == WEFT_BOOL ? plain_element("or", t, 2, (const struct plain *[]){ re, im }) : plain_cast(re, t));
 }
 
-#define IS(name) !strcmp(op, name)
+#define IS(name) (*op == *name && !strcmp(op, name))
 
 bool plain_is_complex_element(const char *op, int n, const struct plain *const x[]) {
   bool is = IS("real") || IS("imag") || IS("conj");

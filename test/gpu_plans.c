@@ -8,18 +8,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "assembling.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/ptx.h"
 #include "digest.h"
 #include "every_recipe.h"
+#include "gpu.h"
 #include "test.h"
 #include "values.h"
-
-static bool has_gpu(void) {
-  if (cuda_device(0)) return true;
-  test_skip("there is no device");
-  return false;
-}
 
 static double now(void) {
   struct timespec t;
@@ -674,45 +670,40 @@ TEST(cuda_device_says_what_it_is) {
 
 /* ---- without a device: what the scheduler writes is printed, and ptxas takes it ---- */
 
-struct folder { char path[64]; int n_kernels, n_refused; };
+struct printing { struct assembling to; int n_refused; };
 
-static void refuse(struct folder *f, const struct kir_kernel *k, const char *why) {
+static void refuse(struct printing *f, const struct kir_kernel *k, const char *why) {
   static const char *const known[] = { "private copies of a narrow dtype", "a plain store through a loaded index: which of several lanes is last" };
   f->n_refused++;
   if (strcmp(why, known[0]) && strcmp(why, known[1])) test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
 }
 
 /* For a device of this capability: an old one with any strides, one with wgmma with neighbours along the last axes. */
-static void print_kernel(struct folder *f, struct kir_kernel *k, int capability) {
+static void print_kernel(struct printing *f, struct kir_kernel *k, int capability) {
   struct text out = { 0 };
   struct ptx_plan plan;
   struct shape_class shape;
   const char *why = "";
-  char path[128];
   memset(&shape, 0, sizeof shape);
   memset(shape.stride, STRIDE_ANY, sizeof shape.stride);
   for (int b = 0; b < k->n_bufs && capability == 90; b++)
     if (k->bufs[b].rank) shape.stride[b][k->bufs[b].rank - 1] = STRIDE_1;
-  snprintf(path, sizeof path, "%s/%03d_%.40s_%d.ptx", f->path, f->n_kernels, k->name, capability);
   if (!ptx_print(k, &shape, capability, &out, &plan, &why)) refuse(f, k, why);
   else {
-    if (capability == 80 || plan.halves[0] || plan.floats[0]) { /* others do not look at it */
-      FILE *file = fopen(path, "w");
-      EXPECT(file && fputs(text_of(&out), file) >= 0 && !fclose(file));
-      f->n_kernels++;
-    }
+    if (capability == 80 || plan.halves[0] || plan.floats[0]) /* others do not look at it */
+      assembling_add(&f->to, k->name, text_of(&out), (int)strlen(text_of(&out)));
     ptx_plan_free(&plan);
   }
   text_free(&out);
 }
 
-static void add_kernel(struct folder *f, struct kir_kernel *k) {
+static void add_kernel(struct printing *f, struct kir_kernel *k) {
   if (kir_verify(k) || !kir_legalise(k)) test_fail(__FILE__, __LINE__, "%s is not well formed", k->name);
   else print_kernel(f, k, 80), print_kernel(f, k, 90);
   kir_free(k);
 }
 
-static void add_program(struct folder *f, int p) {
+static void add_program(struct printing *f, int p) {
   weft_scope *s = weft_scope_open();
   weft_array *y[MOST];
   struct kir_kernel *k[32];
@@ -725,17 +716,13 @@ static void add_program(struct folder *f, int p) {
 }
 
 TEST(ptx_of_scheduled_programs_is_assembled) {
-  struct folder f = { .path = "/tmp/weft-ptx-XXXXXX" };
-  char command[400];
+  struct printing f = { 0 };
   test_watchdog(120);
-  if (system("ptxas --version >/dev/null 2>&1")) { test_skip("there is no ptxas"); return; }
-  EXPECT(mkdtemp(f.path) != NULL);
+  if (!assembling_begin(&f.to)) return;
   for (int p = 0; p < PROGRAMS; p++)
     if (programs[p].make != until) add_program(&f, p); /* its size must be computed first */
-  snprintf(command, sizeof command, "cd %s && for f in *.ptx; do ptxas -O1 -arch=sm_90a $f -o out.cubin 2>err || { echo $f; head -3 err; }; "
-           "done >log; head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", f.path, f.path);
-  EXPECT_INT(system(command), 0);
-  printf("%d texts of %d programs: %d refused, the others taken by ptxas\n", f.n_kernels, PROGRAMS - 1, f.n_refused);
+  assembling_end(&f.to, "-O1 -arch=sm_90a");
+  printf("%d texts of %d programs: %d refused, the others taken by ptxas\n", f.to.n_texts, PROGRAMS - 1, f.n_refused);
 }
 
 TEST(ptx_is_shown_with_and_without_a_device) {

@@ -4,13 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/backend.h"
+#include "gpu.h"
 #include "test.h"
-
-static bool has_gpu(void) {
-  if (cuda_device(0)) return true;
-  test_skip("there is no device");
-  return false;
-}
 
 static uint32_t seed = 1;
 static float number(void) {
@@ -21,7 +16,7 @@ static float number(void) {
 /* [batch, rows, columns] of halves, with what they are as floats; turned: columns stand one after the other. */
 struct half_matrix { weft_array *x; float *at; int64_t rows, columns; };
 
-static struct half_matrix matrix(weft_dtype t, int64_t batch, int64_t rows, int64_t columns, bool turned, float special) {
+static struct half_matrix half_matrix(weft_dtype t, int64_t batch, int64_t rows, int64_t columns, bool turned, float special) {
   int64_t n = batch * rows * columns, dims[] = { batch, turned ? columns : rows, turned ? rows : columns };
   struct half_matrix m = { .at = calloc((size_t)n + 1, sizeof(float)), .rows = rows, .columns = columns };
   float *raw = calloc((size_t)n + 1, sizeof *raw);
@@ -71,8 +66,8 @@ static const struct half_case { int64_t batch, m, n, k; bool turn_a, turn_b; flo
 /* what: 0 the product, 1 with a row added to it, positive parts, 2 in f32 */
 static void expect_product(weft_dtype t, const struct half_case *c, int what) {
   weft_scope *s = weft_scope_open();
-  struct half_matrix a = matrix(t, c->batch, c->m, c->k, c->turn_a, c->special), b = matrix(t, c->batch, c->k, c->n, c->turn_b, c->special),
-                     row = matrix(t, 1, 1, c->n, false, 0);
+  struct half_matrix a = half_matrix(t, c->batch, c->m, c->k, c->turn_a, c->special), b = half_matrix(t, c->batch, c->k, c->n, c->turn_b, c->special),
+                     row = half_matrix(t, 1, 1, c->n, false, 0);
   size_t count = (size_t)(c->batch * c->m * c->n);
   float *got = calloc(count + 1, sizeof *got);
   weft_array *y = weft_matmul(a.x, b.x);
@@ -110,7 +105,7 @@ static void expect_bits_of_host(void) {
   for (int half = 0; half < 2; half++) {
     weft_scope *s = weft_scope_open();
     weft_dtype t = half ? WEFT_F16 : WEFT_BF16;
-    struct half_matrix a = matrix(t, 1, 72, 1100, false, 0), b = matrix(t, 1, 1100, 64, true, 0);
+    struct half_matrix a = half_matrix(t, 1, 72, 1100, false, 0), b = half_matrix(t, 1, 1100, 64, true, 0);
     float got[2][72 * 64];
     for (int device = 0; device < 2; device++) {
       weft_scope *one = weft_scope_open();
@@ -136,7 +131,7 @@ TEST(cuda_products_of_halves_in_the_order_of_k_have_the_bits_of_the_host) {
   if (!has_gpu()) return;
   weft_set(WEFT_HALVES, 2);
   weft_scope *s = weft_scope_open();
-  struct half_matrix a = matrix(WEFT_BF16, 1, 72, 1100, false, 0), b = matrix(WEFT_BF16, 1, 1100, 64, true, 0);
+  struct half_matrix a = half_matrix(WEFT_BF16, 1, 72, 1100, false, 0), b = half_matrix(WEFT_BF16, 1, 1100, 64, true, 0);
   weft_set(WEFT_DEVICE, 1);
   weft_array *y = weft_matmul(a.x, b.x);
   EXPECT_OK(weft_eval(1, &y));
@@ -156,7 +151,7 @@ TEST(cuda_derivatives_by_a_matrix_of_halves_add_up_the_batch) {
       weft_scope *s = weft_scope_open();
       int64_t batch = sizes[i][0], m = sizes[i][1], k = sizes[i][2], n = sizes[i][3];
       weft_dtype t = i % 2 ? WEFT_F16 : WEFT_BF16;
-      struct half_matrix x = matrix(t, batch, m, k, turn, 0), w = matrix(t, 1, k, n, false, 0), dy = matrix(t, batch, m, n, false, 0);
+      struct half_matrix x = half_matrix(t, batch, m, k, turn, 0), w = half_matrix(t, 1, k, n, false, 0), dy = half_matrix(t, batch, m, n, false, 0);
       weft_array *one = weft_reshape(w.x, 2, (const int64_t[]){ k, n }), *dw;
       float *got = calloc((size_t)(k * n), sizeof *got);
       weft_set(WEFT_DEVICE, 1);

@@ -1,6 +1,7 @@
 /* ptx.c -- what the PTX writer prints: which kernels, texts that stay as they are, and that ptxas takes all of it. */
 #include <stdlib.h>
 #include <unistd.h>
+#include "assembling.h"
 #include "backend/cuda/ptx.h"
 #include "base/mem.h"
 #include "kernels.h"
@@ -120,55 +121,30 @@ TEST(ptx_flushes_approximates_and_contracts_nothing) {
 
 /* ---- ptxas -------------------------------------------------------------------------------------------------------------- */
 
-static bool has_ptxas(void) { return !system("ptxas --version >/dev/null 2>&1"); }
-
-struct folder { char path[64]; int n; };
-
-static bool folder_open(struct folder *f) {
-  strcpy(f->path, "/tmp/weft-ptx-XXXXXX");
-  f->n = 0;
-  return mkdtemp(f->path) != NULL;
-}
-
-static void folder_add(struct folder *f, struct kir_kernel *k) {
+static void add_kernel(struct assembling *a, struct kir_kernel *k) {
   struct text out = { 0 };
   struct ptx_plan plan;
   const char *why = "";
-  char path[128];
-  snprintf(path, sizeof path, "%s/%03d_%.40s.ptx", f->path, f->n++, k->name);
   if (!print(k, &out, &plan, &why)) {
     if (!refusal(k->name)) test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
     text_free(&out);
     return;
   }
-  FILE *file = fopen(path, "w");
-  if (file) fputs(text_of(&out), file);
-  if (file) fclose(file);
+  assembling_add(a, k->name, text_of(&out), (int)strlen(text_of(&out)));
   ptx_plan_free(&plan);
   text_free(&out);
 }
 
-/* Assembles all files of the folder, says what ptxas says, and removes it. */
-static void folder_assemble(const struct folder *f) {
-  char command[400];
-  snprintf(command, sizeof command,
-           "cd %s && for f in *.ptx; do ptxas -O0 -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; done >log; "
-           "head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", f->path, f->path);
-  EXPECT_INT(system(command), 0);
-}
-
 TEST(ptx_of_every_kernel_is_assembled) {
   struct kir_kernel *all[TEST_KERNELS_MAX];
-  struct folder f;
+  struct assembling a;
   int n = test_kernels(all);
-  bool is_here = has_ptxas();
-  if (!is_here) test_skip("there is no ptxas");
-  is_here = is_here && folder_open(&f);
+  bool is_here = assembling_begin(&a);
   for (int i = 0; i < n; i++) {
-    if (is_here) folder_add(&f, all[i]);
+    if (is_here) add_kernel(&a, all[i]);
     kir_free(all[i]);
   }
-  if (is_here) folder_assemble(&f);
+  if (is_here) assembling_end(&a, "-O0 -arch=sm_90");
 }
 
 static const char *const registers[] = { "bool", "i32", "u32", "i64", "u64", "f32", "f64" };
@@ -186,15 +162,15 @@ static bool is_of_class(char cls, const char *dtype) {
   }
 }
 
-static void add_text(struct folder *f, struct text *t) {
+static void add_text(struct assembling *a, struct text *t) {
   struct kir_kernel *k = parse_one(text_of(t));
-  if (k) folder_add(f, k);
+  if (k) add_kernel(a, k);
   kir_free(k);
   text_free(t);
 }
 
 /* y = op(a, b, c), all dtypes in one kernel */
-static void add_instruction(struct folder *f, const struct kir_row *row) {
+static void add_instruction(struct assembling *a, const struct kir_row *row) {
   struct text t = { 0 }, body = { 0 };
   text_addf(&t, "kernel %s_all { size N ", row->name);
   for (int d = 0; d < REGISTERS; d++) {
@@ -210,54 +186,52 @@ static void add_instruction(struct folder *f, const struct kir_row *row) {
   }
   text_addf(&t, "\nlane i in N {\n%s} }", text_of(&body));
   text_free(&body);
-  add_text(f, &t);
+  add_text(a, &t);
 }
 
-static void add_casts(struct folder *f, const char *from) {
+static void add_casts(struct assembling *a, const char *from) {
   struct text t = { 0 };
   text_addf(&t, "kernel casts_of_%s { size N in a:%s[N] ", from, from);
   for (int m = 0; m < MEMORIES; m++) text_addf(&t, "out y_%s:%s[N] ", memories[m], memories[m]);
   text_add(&t, "\nlane i in N {\n  v = load a[i]\n");
   for (int m = 0; m < MEMORIES; m++) text_addf(&t, "  store y_%s[i] = cast.%s(v)\n", memories[m], memories[m]);
   text_add(&t, "} }");
-  add_text(f, &t);
+  add_text(a, &t);
 }
 
 /* Scattered, private, folded and running: one kernel each. */
-static void add_combiner(struct folder *f, const char *op, const char *d) {
+static void add_combiner(struct assembling *a, const char *op, const char *d) {
   struct text t = { 0 };
   text_addf(&t, "kernel scatter_%s_%s { size N, S in idx:i64[N], v:%s[N] inout y:%s[S]\n"
                 "  lane i in N { k = load idx[i] store y[k] %s = load v[i] } }", op, d, d, d, op);
-  add_text(f, &t);
+  add_text(a, &t);
   text_addf(&t, "kernel private_%s_%s { size N, S in idx:i64[N], v:%s[N] out y:%s[S]\n"
                 "  par q in blocks(N, 64) private y %s { lane i in block q {\n"
                 "    k = load idx[i] store y[k] %s = load v[i] } } }", op, d, d, d, op, op);
-  add_text(f, &t);
+  add_text(a, &t);
   text_addf(&t, "kernel fold_%s_%s { size R, C in x:%s[R,C] out y:%s[R], z:%s[R,C]\n"
                 "  par r in R { lane c in C { a = load x[r,c] s = fold %s(a) p = prefix %s(a) store z[r,c] = p }\n"
                 "    store y[r] = s } }", op, d, d, d, d, op, op);
-  add_text(f, &t);
+  add_text(a, &t);
 }
 
 TEST(ptx_of_every_instruction_and_cast_on_every_dtype_is_assembled) {
-  struct folder f;
+  struct assembling a;
   test_watchdog(240); /* some hundred processes of ptxas */
-  if (!has_ptxas()) { test_skip("there is no ptxas"); return; }
-  if (!folder_open(&f)) return;
-  for (int op = 0; op < KIR_CAST; op++) add_instruction(&f, &kir_rows[op]);
-  for (int m = 0; m < MEMORIES; m++) add_casts(&f, memories[m]);
-  folder_assemble(&f);
+  if (!assembling_begin(&a)) return;
+  for (int op = 0; op < KIR_CAST; op++) add_instruction(&a, &kir_rows[op]);
+  for (int m = 0; m < MEMORIES; m++) add_casts(&a, memories[m]);
+  assembling_end(&a, "-O0 -arch=sm_90");
 }
 
 TEST(ptx_of_every_combiner_on_every_dtype_is_assembled) {
   static const char *const combiners[] = { "add", "mul", "min", "max", "and", "or", "xor" };
-  struct folder f;
-  if (!has_ptxas()) { test_skip("there is no ptxas"); return; }
-  if (!folder_open(&f)) return;
+  struct assembling a;
+  if (!assembling_begin(&a)) return;
   for (int c = 0; c < 7; c++)
     for (int d = 0; d < REGISTERS; d++)
-      if (is_of_class(c < 4 ? 'N' : 'B', registers[d])) add_combiner(&f, combiners[c], registers[d]);
-  folder_assemble(&f);
+      if (is_of_class(c < 4 ? 'N' : 'B', registers[d])) add_combiner(&a, combiners[c], registers[d]);
+  assembling_end(&a, "-O0 -arch=sm_90");
 }
 
 /* ---- Golden texts ------------------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ weft_array *recipe_leaf(const struct recipe_step *s) {
 
 static weft_array *element(const char *op, weft_array *const in[]) {
 #define ROW(name, doc) if (IS(#name)) return weft_##name(in[0]);
-#define IS(name) !strcmp(op, name)
+#define IS(name) (*op == *name && !strcmp(op, name))
   WEFT_UNARY(ROW)
 #undef ROW
 #define ROW(name, doc) if (IS(#name)) return weft_##name(in[0], in[1]);
