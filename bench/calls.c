@@ -2,11 +2,14 @@
  * a very long chain, loops of few and many steps, and how many kernels many sizes, starts and numbers need.
  *
  *   calls [rounds]
+ *   calls WORK rounds    one work alone, rounds of 100 each, nothing printed: bench/instructions counts them.
+ *                        WORK: call, graph, chain
  *
  * Times are processor time of one thread, the best of many short rounds, so that whatever else the machine does is left
  * out. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "backend/backend.h"
 #include "base/text.h"
@@ -432,7 +435,26 @@ static void count_kernels(void) {
   row("500 numbers", (double)(weft_get(WEFT_KERNELS) - before), "kernels", "1");
 }
 
+/* ---- one work alone ---- */
+
+static int alone(const char *work, int times) {
+  float data[8] = { 0 };
+  weft_scope *outer = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data);
+  weft_function *f = increment();
+  int status = 0;
+  for (int i = 0; i < times && !status; i++) {
+    if (!strcmp(work, "call")) tiny_call(f, x, 1);
+    else if (!strcmp(work, "graph")) tiny_graph(x);
+    else if (!strcmp(work, "chain")) for (int k = 0; k < CALLS; k++) chain_cost(WIDTH, 0x5a5a5a5a);
+    else status = 2;
+  }
+  weft_scope_discard(outer);
+  return status;
+}
+
 int main(int argc, char **argv) {
+  if (argc == 3) return weft_set(WEFT_THREADS, 1), alone(argv[1], atoi(argv[2]));
   if (argc > 1 && (rounds = atoi(argv[1])) < 1) rounds = 1;
   weft_set(WEFT_THREADS, 1);
   time_tiny_calls();
