@@ -228,6 +228,22 @@ static void run_or_list(struct job jobs[], int i) {
   count(&tests[i], FAILED, (struct spent){ 0 });
 }
 
+/* The longest tests begin first, so that none of them is alone at the end. */
+static void put_longest_first(void) {
+  static const char *const longest[] = { "every_op.c", "failing.c", "ptx.c", "limits.c" };
+  struct test *sorted = malloc((size_t)(n_tests + 1) * sizeof *sorted);
+  if (!sorted) abort();
+  int n = 0;
+  for (int is_long = 1; is_long >= 0; is_long--)
+    for (int i = 0; i < n_tests; i++) {
+      bool is_listed = false;
+      for (size_t k = 0; k < sizeof longest / sizeof *longest; k++) is_listed |= !strcmp(tests[i].file, longest[k]);
+      if (is_listed == is_long) sorted[n++] = tests[i];
+    }
+  free(tests);
+  tests = sorted;
+}
+
 /* Begins those of this shard that are called so and have not been begun yet; returns how many are called so. */
 static int run_those(struct job jobs[], int n_texts, char **texts) {
   int n = 0;
@@ -291,6 +307,7 @@ int main(int argc, char **argv) {
   if (n_jobs < 1) n_jobs = 1;
   if (n_jobs > MAX_JOBS) n_jobs = MAX_JOBS;
 
+  put_longest_first();
   struct job jobs[MAX_JOBS] = { 0 };
   int n_texts = argc - 1 - n_options, n_wanted = 0;
   char **texts = argv + 1 + n_options;

@@ -5,7 +5,7 @@
 
 /* The stack of the search: a node and the input to look at next. */
 enum { FEW = 64 };
-struct visits { struct visit *step; int n, room; struct visit few[FEW]; };
+struct visits { struct visit *step; int n, room; bool (*stop)(const struct node *); struct visit few[FEW]; };
 
 static bool grow(struct visits *s) {
   bool is_first = s->step == s->few;
@@ -19,7 +19,7 @@ static bool grow(struct visits *s) {
 
 static bool push(struct visits *s, struct node *n) {
   if (s->n == s->room && !grow(s)) return false;
-  s->step[s->n++] = (struct visit){ n, 0 };
+  s->step[s->n++] = (struct visit){ n, 0, s->stop && s->stop(n) ? 0 : n->n_in };
   return true;
 }
 
@@ -36,17 +36,15 @@ static bool append(struct node_list *l, struct node *n) {
   return true;
 }
 
-static bool search(struct node_list *l, struct visits *s, uint64_t epoch, struct node *target,
-                   bool (*stop)(const struct node *)) {
+static bool search(struct node_list *l, struct visits *s, uint64_t epoch, struct node *target) {
   if (target->mark == epoch) return true;
   target->mark = epoch;
   bool ok = push(s, target);
   while (ok && s->n) {
     struct visit *top = &s->step[s->n - 1];
     struct node *n = top->node;
-    int n_in = stop && stop(n) ? 0 : n->n_in;
-    while (top->next < n_in && n->in[top->next]->mark == epoch) top->next++;
-    if (top->next < n_in) {
+    while (top->next < top->n && n->in[top->next]->mark == epoch) top->next++;
+    if (top->next < top->n) {
       struct node *in = n->in[top->next++];
       in->mark = epoch;
       ok = push(s, in);
@@ -60,11 +58,11 @@ static bool search(struct node_list *l, struct visits *s, uint64_t epoch, struct
 
 bool walk(struct node_list *l, int n, struct node *const targets[], bool (*stop)(const struct node *)) {
   struct visits s;
-  s.step = s.few, s.n = 0, s.room = FEW;
+  s.step = s.few, s.n = 0, s.room = FEW, s.stop = stop;
   uint64_t epoch = graph_epoch();
   bool ok = true;
   *l = (struct node_list){ 0 };
-  for (int i = 0; i < n && ok; i++) ok = search(l, &s, epoch, targets[i], stop);
+  for (int i = 0; i < n && ok; i++) ok = search(l, &s, epoch, targets[i]);
   if (s.step != s.few) mem_free(s.step);
   if (!ok) node_list_free(l);
   return ok;

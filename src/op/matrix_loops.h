@@ -142,11 +142,17 @@ static void NAME(cholesky_rows)(double *a, int64_t n, int64_t from, int64_t to, 
 
 /* ---- lanes ---- */
 
+#if LANES == 8
+/* Where each of the matrices begins; those from `valid` on are the last one again. */
+static __m512i NAME(beginnings)(const struct matrix_memory *m, int64_t valid) {
+  __m512i k = _mm512_min_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(valid - 1));
+  return _mm512_mullo_epi64(k, _mm512_set1_epi64(m->each));
+}
+#endif
+
 static void NAME(lanes_load)(const struct matrix_memory *m, double *to) {
 #if LANES == 8
-  int64_t where[LANES];
-  for (int k = 0; k < LANES; k++) where[k] = (k < m->valid ? k : m->valid - 1) * m->each;
-  __m512i at = _mm512_loadu_si512(where);
+  __m512i at = NAME(beginnings)(m, m->valid);
   if (m->is_f32)
     for (int64_t i = 0; i < m->n; i++)
       _mm512_storeu_pd(to + i * LANES, _mm512_cvtps_pd(_mm512_i64gather_ps(at, (const float *)m->at + i, 4)));
@@ -162,9 +168,7 @@ static void NAME(lanes_load)(const struct matrix_memory *m, double *to) {
 
 static void NAME(lanes_store)(const struct matrix_memory *m, const double *from) {
 #if LANES == 8
-  int64_t where[LANES];
-  for (int k = 0; k < LANES; k++) where[k] = k * m->each;
-  __m512i at = _mm512_loadu_si512(where);
+  __m512i at = NAME(beginnings)(m, LANES);
   __mmask8 is = (__mmask8)((1 << m->valid) - 1);
   if (m->is_f32)
     for (int64_t i = 0; i < m->n; i++)

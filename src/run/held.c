@@ -16,24 +16,33 @@ enum { FEW = 32 }; /* nodes of a list that need no memory beside the stack: a si
 struct holding {
   const struct node_list *list;
   int *uses;            /* references from nodes of the list; INT32_MAX: a target */
-  uint8_t *reach;       /* REACHED | FULL */
+  uint8_t *reach;       /* REACHED | FULL | STOPS */
   int *depth, *most;    /* operations on the longest path to stored values; at most so many lie between. Of long lists only */
   int *seen, *stack;    /* of a search: the last one that came by; nodes still to look at */
+  int n_searches;
   int few[FEW + FEW / sizeof(int)]; /* uses and reach, of a short list */
 };
-enum { REACHED = 1, FULL = 2 }; /* a path from a target meets nothing held before it; all its elements are computed */
+enum { REACHED = 1, FULL = 2, STOPS = 4 }; /* a path from a target meets nothing held before it; all its elements are computed;
+                                              eval_stops */
+enum { SEARCHES = 4 }; /* so many may be wasted where one look at the whole list serves all that follow */
+
+/* How many of its inputs are of the list. */
+static int n_below(const struct holding *s, int i) { return s->reach[i] & STOPS ? 0 : s->list->node[i]->n_in; }
 
 static bool holding_begin(struct holding *s, const struct node_list *l) {
   size_t n = (size_t)l->n + 1;
   bool is_long = l->n > FAR;
-  s->list = l, s->depth = s->most = s->seen = s->stack = NULL;
+  s->list = l, s->depth = s->most = s->seen = s->stack = NULL, s->n_searches = 0;
   s->uses = n <= FEW ? memset(s->few, 0, sizeof s->few) : mem_alloc((sizeof(int) * (is_long ? 5 : 1) + 1) * n);
   if (!s->uses) return false;
   int *next = s->uses + n;
   if (is_long) s->depth = next, s->most = next + n, s->seen = next + 2 * n, s->stack = next + 3 * n, next += 4 * n;
   s->reach = (uint8_t *)next;
-  for (int i = 0; i < l->n; i++)
-    for (int k = 0; k < (eval_stops(l->node[i]) ? 0 : l->node[i]->n_in); k++) s->uses[l->node[i]->in[k]->slot]++;
+  for (int i = 0; i < l->n; i++) {
+    const struct node *x = l->node[i];
+    if (eval_stops(x)) s->reach[i] = STOPS;
+    else for (int k = 0; k < x->n_in; k++) s->uses[x->in[k]->slot]++;
+  }
   return true;
 }
 
@@ -50,7 +59,7 @@ static int n_loose(const struct node *n) { return atomic_load_explicit(&n->n_loo
 /* What has memory of its own if it is stored, and somebody outside the list refers to it. */
 static bool is_held(const struct holding *s, int i) {
   const struct node *n = s->list->node[i];
-  if (eval_stops(n) || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
+  if (s->reach[i] & STOPS || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
   return refs_of(n) > s->uses[i];
 }
 
@@ -67,13 +76,13 @@ static bool is_small(const struct node *n) {
 
 /* ---- How far it is from stored values ---- */
 
-static bool is_operation(const struct node *n) {
-  switch (n->op->kind) {
+static bool is_operation(const struct holding *s, int i) {
+  switch (s->list->node[i]->op->kind) {
     case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_VIEW: case OP_IDENTITY: case OP_ITEM: return false;
     case OP_ELEMENT: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
     case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LIBRARY: break;
   }
-  return !eval_stops(n);
+  return !(s->reach[i] & STOPS);
 }
 
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -82,8 +91,8 @@ static int at_most(int a, int b) { return a < b ? a : b; }
 static void measure(struct holding *s) {
   for (int i = 0; i < s->list->n; i++) {
     const struct node *n = s->list->node[i];
-    int own = is_operation(n), depth = 0, most = 0;
-    for (int k = 0; k < (eval_stops(n) ? 0 : n->n_in); k++) {
+    int own = is_operation(s, i), depth = 0, most = 0;
+    for (int k = 0; k < n_below(s, i); k++) {
       int j = n->in[k]->slot;
       depth = depth > s->depth[j] ? depth : s->depth[j];
       most = at_most(most + s->most[j], FAR + 1);
@@ -98,10 +107,10 @@ static bool search(struct holding *s, int i) {
   int found = 0, n = 0;
   s->stack[n++] = i, s->seen[i] = i + 1;
   while (n && found <= FAR) {
-    const struct node *x = s->list->node[s->stack[--n]];
-    found += is_operation(x);
-    for (int k = 0; k < (eval_stops(x) ? 0 : x->n_in); k++) {
-      int j = x->in[k]->slot;
+    int x = s->stack[--n];
+    found += is_operation(s, x);
+    for (int k = 0; k < n_below(s, x); k++) {
+      int j = s->list->node[x]->in[k]->slot;
       if (s->seen[j] != i + 1) s->seen[j] = i + 1, s->stack[n++] = j;
     }
   }
@@ -109,7 +118,10 @@ static bool search(struct holding *s, int i) {
 }
 
 static bool is_far(struct holding *s, int i) {
-  return s->depth && s->most[i] > FAR && (s->depth[i] > FAR || search(s, i));
+  if (!s->depth) return false;
+  if (s->n_searches++ < SEARCHES) return search(s, i);
+  if (s->n_searches == SEARCHES + 1) measure(s);
+  return s->most[i] > FAR && (s->depth[i] > FAR || search(s, i));
 }
 
 /* ---- Which of them are met first ---- */
@@ -125,8 +137,8 @@ static bool needs_all(const struct node *n, int k) {
 
 static void pass_on(struct holding *s, int i) {
   const struct node *n = s->list->node[i];
-  if (eval_stops(n) || n->op->kind == OP_SIZE) return;
-  for (int k = 0; k < n->n_in; k++) s->reach[n->in[k]->slot] |= needs_all(n, k) ? s->reach[i] : s->reach[i] & REACHED;
+  if (s->reach[i] & STOPS || n->op->kind == OP_SIZE) return;
+  for (int k = 0; k < n->n_in; k++) s->reach[n->in[k]->slot] |= s->reach[i] & (needs_all(n, k) ? REACHED | FULL : REACHED);
 }
 
 static bool is_worth_it(struct holding *s, int i) {
@@ -142,7 +154,7 @@ static bool is_worth_it(struct holding *s, int i) {
 static int choose(struct holding *s, bool only_looks, int wanted[]) {
   int found = 0;
   for (int i = s->list->n; i-- > 0;) {
-    if (s->uses[i] == INT32_MAX) s->reach[i] = REACHED | FULL;
+    if (s->uses[i] == INT32_MAX) s->reach[i] |= REACHED | FULL;
     if (!is_held(s, i)) { pass_on(s, i); continue; }
     if (is_worth_it(s, i)) wanted[found++] = i;
     if (!only_looks) s->list->node[i]->was_needed = true;
@@ -170,7 +182,6 @@ bool held_find(struct held *h, const struct node_list *l, int n, struct node *co
   bool ok = holding_begin(&s, l) && wanted;
   if (ok) {
     for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX;
-    if (s.depth) measure(&s);
     ok = put_down(h, &s, choose(&s, only_looks, wanted), wanted);
   }
   holding_end(&s);
@@ -188,8 +199,8 @@ static bool has_history(const struct node *n) { return n->n_in && atomic_load(&n
 static void find_scoped(struct holding *s) {
   for (int i = s->list->n; i-- > 0;) {
     const struct node *n = s->list->node[i];
-    if (s->uses[i] != INT32_MAX && refs_of(n) > s->uses[i] + n_loose(n)) s->reach[i] = REACHED;
-    for (int k = 0; s->reach[i] && k < (eval_stops(n) ? 0 : n->n_in); k++) s->reach[n->in[k]->slot] = REACHED;
+    if (s->uses[i] != INT32_MAX && refs_of(n) > s->uses[i] + n_loose(n)) s->reach[i] |= REACHED;
+    for (int k = 0; s->reach[i] & REACHED && k < n_below(s, i); k++) s->reach[n->in[k]->slot] |= REACHED;
   }
 }
 
@@ -201,7 +212,7 @@ bool held_forget(const struct node_list *l, int n, struct node *const target[], 
   if (!holding_begin(&s, l)) return false;
   for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX, s.reach[target[i]->slot] |= forgets[i] ? 0 : REACHED;
   find_scoped(&s);
-  for (int i = 0; i < l->n; i++) if (has_history(l->node[i]) && !s.reach[i]) node_forget(l->node[i]);
+  for (int i = 0; i < l->n; i++) if (has_history(l->node[i]) && !(s.reach[i] & REACHED)) node_forget(l->node[i]);
   holding_end(&s);
   return true;
 }
