@@ -7,6 +7,12 @@ import pytest
 import weft
 
 
+def pytest_collection_finish(session):
+    """What is there before the first test stays. Looking at it in every collection is three quarters of the time of all tests."""
+    gc.collect()
+    gc.freeze()
+
+
 def settle():
     """The key that weft.mlx draws from is a part of an expression of the one before it: a new one holds the same bytes before and after a test."""
     mx = sys.modules.get("weft.mlx.core")
