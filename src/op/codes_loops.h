@@ -25,8 +25,6 @@ typedef uint8_t NAME(bytes) __attribute__((vector_size(LANES), aligned(1), may_a
 #define UNROLL_CODES
 #endif
 #define SELF(h, l) (l)
-#define LOW(h, l) ((l) & (h) ? LANES + (l) - (h) : (l))
-#define HIGH(h, l) ((l) & (h) ? LANES + (l) : (l) + (h))
 
 ALWAYS floats NAME(splat)(float x) { return x - (floats){ 0 }; }
 
@@ -71,23 +69,47 @@ ALWAYS floats NAME(look)(bits_t q, bool is_fp4) {
 #endif
 
 /* v[i][j] = v[j][i] */
+#if LANES == 16
 ALWAYS void NAME(turn)(bits_t v[LANES]) {
-#define TURN(h)                                                                   \
-  _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) {                      \
-    if (i & (h)) continue;                                                        \
-    bits_t a = v[i], b = v[i + (h)];                                              \
-    v[i] = __builtin_shufflevector(a, b, EACH(LOW, h));                           \
-    v[i + (h)] = __builtin_shufflevector(a, b, EACH(HIGH, h));                    \
+  __m512i a[16], b[16];
+  UNROLL_CODES for (int i = 0; i < 16; i += 2) {  /* pairs of rows, element by element */
+    a[i] = _mm512_unpacklo_epi32((__m512i)v[i], (__m512i)v[i + 1]);
+    a[i + 1] = _mm512_unpackhi_epi32((__m512i)v[i], (__m512i)v[i + 1]);
   }
-  TURN(1) TURN(2)
-#if LANES > 4
-  TURN(4)
-#endif
-#if LANES > 8
-  TURN(8)
-#endif
-#undef TURN
+  UNROLL_CODES for (int i = 0; i < 16; i++) {     /* b[4 r + c]: of rows 4 r .. 4 r + 3, columns c, c + 4, c + 8 and c + 12 */
+    __m512i x = a[(i & 12) + (i >> 1 & 1)], y = a[(i & 12) + 2 + (i >> 1 & 1)];
+    b[i] = i & 1 ? _mm512_unpackhi_epi64(x, y) : _mm512_unpacklo_epi64(x, y);
+  }
+  UNROLL_CODES for (int c = 0; c < 4; c++) {      /* four by four of those */
+    __m512i even = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88), odd = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xdd);
+    __m512i even2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88), odd2 = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xdd);
+    v[c] = (bits_t)_mm512_shuffle_i32x4(even, even2, 0x88), v[c + 8] = (bits_t)_mm512_shuffle_i32x4(even, even2, 0xdd);
+    v[c + 4] = (bits_t)_mm512_shuffle_i32x4(odd, odd2, 0x88), v[c + 12] = (bits_t)_mm512_shuffle_i32x4(odd, odd2, 0xdd);
+  }
 }
+#elif LANES == 8
+ALWAYS void NAME(turn)(bits_t v[LANES]) {
+  __m256i a[8], b[8];
+  UNROLL_CODES for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_epi32((__m256i)v[i], (__m256i)v[i + 1]);
+    a[i + 1] = _mm256_unpackhi_epi32((__m256i)v[i], (__m256i)v[i + 1]);
+  }
+  UNROLL_CODES for (int i = 0; i < 8; i++) {      /* b[4 r + c]: of rows 4 r .. 4 r + 3, columns c and c + 4 */
+    __m256i x = a[(i & 4) + (i >> 1 & 1)], y = a[(i & 4) + 2 + (i >> 1 & 1)];
+    b[i] = i & 1 ? _mm256_unpackhi_epi64(x, y) : _mm256_unpacklo_epi64(x, y);
+  }
+  UNROLL_CODES for (int c = 0; c < 4; c++)
+    v[c] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x20), v[c + 4] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x31);
+}
+#else
+ALWAYS void NAME(turn)(bits_t v[LANES]) {
+  for (int i = 0; i < LANES; i++)
+    for (int j = 0; j < i; j++) {
+      uint32_t one = v[i][j];
+      v[i][j] = v[j][i], v[j][i] = one;
+    }
+}
+#endif
 
 /* ---- what codes stand for ---- */
 
@@ -161,6 +183,16 @@ struct NAME(turned) {                     /* of some strips, at most STRIPS */
 
 ALWAYS int64_t NAME(row_at)(const struct codes *w, int64_t row) { return row < w->rows ? row : w->rows - 1; }
 
+/* LANES scales of each of LANES rows, those of neighbours `apart` bytes apart, none beyond the array. Those that come next are
+ * asked for. */
+ALWAYS void NAME(scales_of_rows)(const char *p, int64_t apart, enum code_scale kind, bits_t v[LANES]) {
+  for (int i = 0; i < LANES; i++) {
+    const char *row = p + i * apart;
+    __builtin_prefetch(row + LANES * scale_bytes[kind]);
+    v[i] = (bits_t)NAME(scale)(row, kind);
+  }
+}
+
 /* LANES groups from g on. */
 APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, int strips, struct NAME(turned) *t) {
   int64_t groups = groups_of(w, w->n);
@@ -168,10 +200,14 @@ APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, i
   for (int u = 0; u < strips; u++)
     for (int k = 0; k < 1 + (w->kind == CODE_WHOLE); k++) {
       bits_t v[LANES];
-      for (int i = 0; i < LANES; i++) {
-        int64_t at = NAME(row_at)(w, column + u * LANES + i) * groups + g;
-        v[i] = (bits_t)NAME(scales)(w, k, at, n);
-      }
+      int64_t row = column + u * LANES, at = row * groups + g;
+      enum code_scale kind = k ? w->bias : w->scale;
+      bool is_inside = row + LANES <= w->rows && at + (LANES - 1) * groups + LANES <= w->rows * groups;
+      const char *p = (const char *)(k ? w->biases : w->scales) + at * scale_bytes[kind];
+      if (is_inside && kind == SCALE_F32) NAME(scales_of_rows)(p, 4 * groups, SCALE_F32, v);
+      else if (is_inside && kind == SCALE_BF16) NAME(scales_of_rows)(p, 2 * groups, SCALE_BF16, v);
+      else if (is_inside && kind == SCALE_F16) NAME(scales_of_rows)(p, 2 * groups, SCALE_F16, v);
+      else for (int i = 0; i < LANES; i++) v[i] = (bits_t)NAME(scales)(w, k, NAME(row_at)(w, row + i) * groups + g, n);
       NAME(turn)(v);
       for (int i = 0; i < LANES; i++) (k ? t->b : t->s)[i][u] = (floats)v[i];
     }
@@ -195,14 +231,20 @@ APART void NAME(turn_block)(const struct codes *w, int64_t column, int64_t at, i
 APART void NAME(turn_words)(const struct codes *w, int64_t column, int64_t at, int strips, struct NAME(turned) *t) {
   int64_t words = w->n * w->bits / 32, left = words - at;
   for (int u = 0; u < strips; u++) {
+    int64_t row = column + u * LANES;
+    const uint32_t *p = w->words + row * words + at;
     bits_t v[LANES];
-    for (int i = 0; i < LANES; i++) {
-      const uint32_t *row = w->words + NAME(row_at)(w, column + u * LANES + i) * words + at;
-      uint32_t some[LANES] = { 0 };
-      if (left < LANES) row = memcpy(some, row, (size_t)left * sizeof *some);
-      else __builtin_prefetch(row + AHEAD * 16);
-      v[i] = *(const bits_t *)row;
-    }
+    if (left >= LANES && row + LANES <= w->rows)
+      UNROLL_CODES for (int i = 0; i < LANES; i++, p += words) {
+        __builtin_prefetch(p + AHEAD * 16, 0, 2); /* to the second cache: in the first one such rows share few sets */
+        v[i] = *(const bits_t *)p;
+      }
+    else
+      for (int i = 0; i < LANES; i++) {
+        uint32_t some[LANES] = { 0 };
+        memcpy(some, w->words + NAME(row_at)(w, row + i) * words + at, (size_t)(left < LANES ? left : LANES) * sizeof *some);
+        memcpy(&v[i], some, sizeof some);
+      }
     NAME(turn)(v);
     for (int i = 0; i < LANES; i++) t->w[i][u] = v[i];
   }
@@ -462,8 +504,6 @@ static IN_VECTORS void NAME(row)(const struct codes *w, int64_t i, float *to) { 
 #undef STRIPS
 #undef UNROLL_CODES
 #undef SELF
-#undef LOW
-#undef HIGH
 #undef floats
 #undef bits_t
 #undef ints
