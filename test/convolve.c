@@ -260,6 +260,79 @@ TEST(maps_of_convolutions_are_those_of_each_row) {
   }
 }
 
+/* ---- one channel a group ---- */
+
+/* In single precision, as it is documented: sums over the last axis of a kernel from +0 on, and those added in order. */
+static float one_of_channel(const struct problem *p, const float *x, const float *w, int64_t n, const int64_t i[], int64_t o) {
+  int64_t c = o / (p->out / p->groups);
+  float sum = 0;
+  for (int64_t r = 0; r < p->kernel[1]; r++) {
+    float row = 0;
+    for (int64_t k = 0; k < p->kernel[2]; k++) {
+      int64_t y = i[1] * p->stride[1] + r * p->dilation[1] - p->before[1], at = i[2] * p->stride[2] + k * p->dilation[2] - p->before[2];
+      bool is_there = y >= 0 && y < p->size[1] && at >= 0 && at < p->size[2];
+      int64_t fr = p->is_flipped ? p->kernel[1] - 1 - r : r, fk = p->is_flipped ? p->kernel[2] - 1 - k : k;
+      float v = is_there ? x[((n * p->size[1] + y) * p->size[2] + at) * p->channels + c] : 0, f = w[(o * p->kernel[1] + fr) * p->kernel[2] + fk];
+      row = row + v * f;
+    }
+    sum = r ? sum + row : row;
+  }
+  return sum;
+}
+
+static float rough(void) {
+  static const float odd[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 1e-30f, 3e38f };
+  return below(40) == 0 ? odd[below(9)] : (float)(below(2001) - 1000) / 257;
+}
+
+static struct problem channels_of(uint64_t seed) {
+  static const int64_t kernels[] = { 1, 2, 3, 3, 4, 5, 7, 7, 9 };
+  state = seed * 2654435761u + 777;
+  struct problem p = { .axes = 2, .n = 1 + below(3), .groups = 2 + below(seed % 3 ? 5 : 40), .is_flipped = (int)below(2), .size = { 1 }, .kernel = { 1 } };
+  p.channels = p.groups, p.out = p.groups * (1 + below(2));
+  for (int k = 0; k < BETWEEN; k++) {
+    p.stride[k] = k && below(3) == 0 ? 2 + below(2) : 1, p.dilation[k] = k && below(4) == 0 ? 2 : 1, p.spread[k] = 1;
+    if (!k) continue;
+    p.kernel[k] = kernels[below(9)], p.size[k] = 1 + below(below(4) == 0 ? 80 : 12);
+    p.before[k] = below(5) - 1, p.after[k] = below(5) - 1;
+    while (p.size[k] + p.before[k] + p.after[k] < (p.kernel[k] - 1) * p.dilation[k] + 1) p.size[k]++;
+  }
+  return p;
+}
+
+/* The order is told, so every bit is; whether channels or places lie side by side, of whole vectors or of less, by any threads. */
+TEST(one_channel_a_group_is_added_in_the_order_of_its_kernel_by_planes_and_by_channels) {
+  for (uint64_t seed = 0; seed < 150; seed++) {
+    weft_scope *s = weft_scope_open();
+    struct problem p = channels_of(seed);
+    int64_t xd[4], wd[4], pd[4], t[BETWEEN], at = 0;
+    shapes_of(&p, xd, wd);
+    pd[0] = xd[0], pd[1] = xd[3], pd[2] = xd[1], pd[3] = xd[2];
+    int64_t area = p.size[1] * p.size[2], nx = p.n * area * p.channels, nw = p.out * p.kernel[1] * p.kernel[2];
+    float *x = malloc(sizeof *x * (size_t)nx), *planes = malloc(sizeof *x * (size_t)nx), *w = malloc(sizeof *w * (size_t)nw);
+    for (int64_t i = 0; i < nx; i++) x[i] = rough();
+    for (int64_t i = 0; i < nw; i++) w[i] = rough();
+    for (int64_t i = 0; i < nx; i++) planes[(i / p.channels / area * p.channels + i % p.channels) * area + i / p.channels % area] = x[i];
+    weft_array *kernel = weft_from(WEFT_F32, 4, wd, w), *shown = weft_transpose(weft_from(WEFT_F32, 4, pd, planes), (int[]){ 0, 2, 3, 1 });
+    weft_array *both[] = { conv_of(&p, weft_from(WEFT_F32, 4, xd, x), kernel), conv_of(&p, shown, kernel) };
+    int64_t count = p.n * p.out;
+    for (int k = 0; k < BETWEEN; k++) count *= t[k] = size_out(&p, k);
+    float *y[2] = { malloc(sizeof **y * (size_t)count), malloc(sizeof **y * (size_t)count) };
+    for (int k = 0; k < 2; k++) EXPECT_INT(weft_read(both[k], WEFT_F32, y[k], sizeof **y * (size_t)count), WEFT_OK);
+    int64_t wrong = 0;
+    for (int64_t n = 0; n < p.n; n++)
+      for (int64_t i = 0; i < t[1]; i++)
+        for (int64_t j = 0; j < t[2]; j++)
+          for (int64_t o = 0; o < p.out; o++, at++) {
+            float want = one_of_channel(&p, x, w, n, (int64_t[]){ 0, i, j }, o);
+            for (int k = 0; k < 2; k++) wrong += isnan(want) ? !isnan(y[k][at]) : memcmp(&want, &y[k][at], sizeof want) != 0;
+          }
+    if (wrong) test_fail(__FILE__, __LINE__, "problem %llu: %lld of %lld elements differ", (unsigned long long)seed, (long long)wrong, (long long)(2 * count));
+    free(x), free(planes), free(w), free(y[0]), free(y[1]);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_convolution_in_a_function_takes_any_batch_and_any_size) {
   weft_scope *s = weft_scope_open();
   weft_array *w = counted(WEFT_DIMS(2, 2, 1)), *x = counted(WEFT_DIMS(1, 3, 1)), *x2 = counted(WEFT_DIMS(2, 2, 1)), *y;

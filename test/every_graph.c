@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/function.h"
+#include "op/convolve.h"
 #include "op/loop.h"
 #include "op/select.h"
 #include "run/buffer.h"
@@ -289,7 +290,8 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_code_product || op == &op_host || is_linear(op);
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_code_product ||
+                          op == &op_depthwise || op == &op_host || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -510,6 +512,40 @@ static struct plain plain_code_product(const struct plain *const in[], const int
   return y;
 }
 
+/* Sums over the columns of a kernel, in single precision and in order, and those of its rows added in order. */
+static struct plain plain_depthwise(const struct node *n, const struct plain *const in[]) {
+  const struct depthwise_attr *a = n->attr;
+  const struct plain *x = in[0], *w = in[1];
+  dim dims[WEFT_RANK_MAX];
+  int64_t wide[PLAIN_RANK];
+  int rank, at = a->are_planes ? 2 : 1, channel = a->are_planes ? 1 : 3;
+  n->op->many->type(n, 0, &rank, dims);
+  for (int k = 0; k < rank; k++) wide[k] = dims[k];
+  struct plain y = plain_new(WEFT_F32, rank, wide);
+  const int64_t *size = x->dims + rank - 4, *kernel = w->dims + rank - 4, *out = wide + rank - 4;
+  for (int64_t i = 0; i < y.count; i++) {
+    int64_t place[4], rest = i, groups = size[channel], batch;
+    for (int k = 3; k >= 0; k--) place[k] = rest % out[k], rest /= out[k];
+    batch = rest;
+    int64_t o = place[channel], c = o / (kernel[0] / groups);
+    float sum = 0;
+    for (int64_t p = 0; p < kernel[1]; p++) {
+      float one = 0;
+      for (int64_t k = 0; k < kernel[2]; k++) {
+        int64_t r = place[at] * a->c.stride[0] + p * a->c.dilation[0] - a->c.before[0], s = place[at + 1] * a->c.stride[1] + k * a->c.dilation[1] - a->c.before[1];
+        bool is_there = r >= 0 && r < size[at] && s >= 0 && s < size[at + 1];
+        int64_t of = a->are_planes ? ((place[0] * groups + c) * size[2] + r) * size[3] + s : ((place[0] * size[1] + r) * size[2] + s) * groups + c;
+        float v = is_there ? (float)plain_f(x, batch * size[0] * size[1] * size[2] * size[3] + of) : 0;
+        float f = (float)plain_f(w, ((batch * kernel[0] + o) * kernel[1] + p) * kernel[2] + k);
+        one = one + v * f;
+      }
+      sum = p ? sum + one : one;
+    }
+    plain_set_f(&y, i, (double)sum);
+  }
+  return y;
+}
+
 /* Gauss, with the largest pivot of each column: the rows of [a b] in order, then a's triangle. Returns the pivot that is 0. */
 static int64_t eliminate(int64_t n, int64_t m, double *a, double *b, double *sign) {
   int64_t zero = 0;
@@ -727,6 +763,12 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);
     f->out[0] = plain_code_product(in, n->attr);
+    return true;
+  }
+  if (n->op == &op_depthwise) {
+    f->n = 1;
+    f->out = room_for(1, sizeof *f->out);
+    f->out[0] = plain_depthwise(n, in);
     return true;
   }
   if (n->op == &op_host) { /* the one function that random programs call (program_composed.c): 2 x + 1 */

@@ -66,6 +66,22 @@ MAKE(conv) {
   return ok(grow(p, kind, 2, (int[]){ a, w }, 7, (int64_t[]){ 1 + any(p, 2), 1 + any(p, 2), any(p, 2), any(p, 3), 1 + any(p, 2), any(p, 2), any(p, 2) }));
 }
 
+/* One channel a group, planes or channels side by side; all numbers are whole, so that sums are exact. */
+BUILD(conv_channels) {
+  weft_array *few = weft_cast(weft_clip(weft_round(weft_mean(in[0], WEFT_ALL)), weft_scalar(-8), weft_scalar(8)), WEFT_F32);
+  weft_array *line = weft_iota(weft_full(WEFT_F32, WEFT_DIMS(120), 0), 0), *of = weft_remainder(weft_cast(line, WEFT_F32), weft_scalar(7));
+  int is_planes = (int)s->p[4];
+  weft_array *x = weft_add(weft_reshape(of, 4, is_planes ? (int64_t[]){ 2, 3, 4, 5 } : (int64_t[]){ 2, 4, 5, 3 }), few);
+  if (is_planes) x = weft_moveaxis(x, 1, -1);
+  weft_array *w = weft_reshape(weft_slice(of, 0, 1, 1 + 3 * s->p[5] * 6, 1), 4, (int64_t[]){ 3 * s->p[5], 3, 2, 1 });
+  weft_conv_options o = { .stride = s->p, .dilation = (int64_t[]){ 1, s->p[1] }, .before = s->p + 2, .after = s->p + 3, .groups = 3, .is_flipped = is_planes };
+  return weft_conv(x, w, &o);
+}
+MAKE(conv_channels) {
+  int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);
+  return ok(grow(p, kind, 1, &a, 6, (int64_t[]){ 1 + any(p, 2), 1 + any(p, 2), any(p, 2), any(p, 2), any(p, 2), 1 + any(p, 2) }));
+}
+
 /* ---- random numbers ---- */
 
 BUILD(random_key) { return weft_random_key((uint64_t)s->p[0]); }

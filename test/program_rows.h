@@ -51,7 +51,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(rms_norm, 2, true, norm) X(layer_norm, 2, true, norm) X(attention, 2, true, attention)                                    \
   X(full, 2, true, full) X(full_like, 2, true, full_like) X(iota, 2, false, iota) X(size, 2, false, iota)                     \
   X(sized, 2, true, sized) X(arange, 1, true, series) X(linspace, 1, true, series) X(eye, 1, true, series) X(tri, 1, true, series) \
-  X(windows, 3, true, windows) X(conv, 3, true, conv) X(random_split, 1, false, random_split)                                \
+  X(windows, 3, true, windows) X(conv, 3, true, conv) X(conv_channels, 1, false, conv_channels) X(random_split, 1, false, random_split)                                \
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \

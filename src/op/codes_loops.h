@@ -99,7 +99,8 @@ ALWAYS void NAME(turn)(bits_t v[LANES]) {
     b[i] = i & 1 ? _mm256_unpackhi_epi64(x, y) : _mm256_unpacklo_epi64(x, y);
   }
   UNROLL_CODES for (int c = 0; c < 4; c++)
-    v[c] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x20), v[c + 4] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x31);
+    v[c] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x20),
+    v[c + 4] = (bits_t)_mm256_permute2x128_si256(b[c], b[4 + c], 0x31);
 }
 #else
 ALWAYS void NAME(turn)(bits_t v[LANES]) {

@@ -5,16 +5,19 @@
  * Windows of x are a view (windows.c), so for one place j of the leading kernel axes the rest is a product
  * [rows, k C] x [k C, O] whose left operand is read where it is: along the last axis windows and channels are neighbours.
  * There are as many products as leading places, and their results are added. Where rows are few, or k C is small, windows are
- * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays.
+ * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays; of two axes,
+ * on the CPU, a library step has the same sums.
  *
  * Derivatives are convolutions again: by x of dy, spread by the stride, with the flipped kernel; by w of x with dy, stride
  * and dilation changing places. So they are own rules, and derivatives of derivatives follow. */
 #include <string.h>
 #include "base/mem.h"
+#include "op/convolve.h"
+#include "op/library.h"
 #include "op/operand.h"
+#include "op/stencil.h"
 
 enum {
-  AXES = WEFT_RANK_MAX - 2,
   FEW_ROWS = 28,        /* fewer than the rows of two patches: windows of several rows are copied together. 256 channels of 14^2
                            took 18.9 ms, then 11.4; 128 of 28^2 14.8, then 14.3; 64 of 56^2 13.7, then 19.6 */
   FEW_TERMS = 48,       /* shorter sums of products are worth a copy too */
@@ -24,15 +27,10 @@ enum {
 
 static const char fn[] = "weft_conv";
 
-/* All that is asked of one convolution. */
-struct convolution {
-  int n;                /* axes between */
-  int64_t stride[AXES], dilation[AXES], before[AXES], after[AXES], spread[AXES], groups;
-  int is_flipped;
-  bool is_of_products;  /* groups are rows of a map: what they are one by one is products, though a group be one channel */
-};
-
 static weft_array *conv(const struct convolution *, weft_array *x, weft_array *w);
+static weft_array *by_x(const struct convolution *, weft_array *x, weft_array *w, weft_array *dy);
+static weft_array *by_w(const struct convolution *, weft_array *x, weft_array *w, weft_array *dy);
+static dim size_of(weft_array *x, int axis) { return x->node->dims[axis]; }
 
 /* ---- What x looks like to the windows ---- */
 
@@ -138,6 +136,125 @@ static weft_array *at_one_place(const struct convolution *c, weft_array *v, weft
   return c->groups == 1 ? by_product(v, u) : by_groups(c, v, u);
 }
 
+/* ---- One channel a group, two axes, on the CPU: a library step (stencil.h), with the bits of by_channel ---- */
+
+static bool sizes_are_known(const struct convolution *c, weft_array *x) {
+  for (int k = 0; k < c->n; k++) if (!dim_is_known(size_of(x, k + 1))) return false;
+  return true;
+}
+
+/* Devices have no routine for it, and kernels that fuse. */
+static bool fits_step(const struct convolution *c, weft_array *x, weft_array *w) {
+  const struct node *n = x->node, *m = w->node;
+  if (c->n != 2 || n->dtype != WEFT_F32 || m->dtype != WEFT_F32) return false;
+  if (!sizes_are_known(c, x) || !dim_is_known(n->dims[0])) return false;
+  if (c->spread[0] != 1 || c->spread[1] != 1) return false;
+  return n->place ? n->place == 1 : weft_get(WEFT_DEVICE) == 0;
+}
+
+/* Whether x shows an array whose last axis is the last of those between: channels, which are last here, are planes there. */
+static bool shows_planes(const struct convolution *c, weft_array *x) {
+  const struct node *n = x->node;
+  return n->op == &op_transpose && ((const struct transpose_attr *)n->attr)->axes[c->n] == n->rank - 1;
+}
+
+static weft_array *planes_of(weft_array *x) { return weft_moveaxis(x, -1, -3); }
+static weft_array *channels_of(weft_array *x) { return weft_moveaxis(x, -3, -1); }
+
+static weft_array *step(const struct depthwise_attr *a, weft_array *x, weft_array *w) {
+  return library_one(&op_depthwise, 2, (weft_array *[]){ x, w }, a, sizeof *a, 1, 0);
+}
+
+static weft_array *by_step(const struct convolution *c, weft_array *x, weft_array *w) {
+  struct depthwise_attr a;
+  memset(&a, 0, sizeof a);
+  a.c = *c, a.c.is_flipped = 0, a.are_planes = shows_planes(c, x);
+  return a.are_planes ? channels_of(step(&a, planes_of(x), w)) : step(&a, x, w);
+}
+
+static int64_t places_along(const struct convolution *c, int k, int64_t size, int64_t kernel) {
+  return (size + c->before[k] + c->after[k] - (kernel - 1) * c->dilation[k] - 1) / c->stride[k] + 1;
+}
+
+static struct stencil stencil_of(const struct library_call *l, int64_t problem) {
+  const struct depthwise_attr *a = l->attr;
+  const struct convolution *c = &a->c;
+  const struct library_array *x = &l->in[0], *w = &l->in[1];
+  const dim *d = x->dims + x->rank - 4, *f = w->dims + w->rank - 4;
+  struct stencil s = { .are_planes = a->are_planes, .n = d[0], .c = d[a->are_planes ? 1 : 3], .h = d[1 + a->are_planes],
+                       .w = d[2 + a->are_planes], .kh = f[1], .kw = f[2], .sh = c->stride[0], .sw = c->stride[1],
+                       .dh = c->dilation[0], .dw = c->dilation[1], .top = c->before[0], .left = c->before[1] };
+  s.o = s.c ? f[0] / s.c : 0;
+  s.oh = places_along(c, 0, s.h, s.kh), s.ow = places_along(c, 1, s.w, s.kw);
+  s.x = (const void *)(x->data + problem * x->each), s.f = (const void *)(w->data + problem * w->each);
+  s.y = (void *)(l->out[0].data + problem * l->out[0].each);
+  return s;
+}
+
+static int64_t step_parts(const struct library_call *l) {
+  struct stencil s = stencil_of(l, 0);
+  return stencil_parts(&s);
+}
+
+static size_t step_scratch(const struct library_call *l) {
+  struct stencil s = stencil_of(l, 0);
+  return stencil_room(&s);
+}
+
+static double step_operations(const struct library_call *l) {
+  struct stencil s = stencil_of(l, 0);
+  return (double)l->n_problems * (double)(s.n * s.c * s.o) * (double)(s.oh * s.ow) * (double)(s.kh * s.kw) / 4;
+}
+
+static struct failure *step_run(const struct library_call *l, int64_t from, int64_t to, void *room) {
+  int64_t each = step_parts(l);
+  for (int64_t i = from, end; i < to; i = end) {
+    struct stencil s = stencil_of(l, i / each);
+    end = (i / each + 1) * each < to ? (i / each + 1) * each : to;
+    stencil_run(&s, i % each, i % each + end - i, room);
+  }
+  return NULL;
+}
+
+static const struct library step_library = { .core = 4, .parts = step_parts, .operations = step_operations,
+                                             .scratch = step_scratch, .run = step_run };
+
+static int step_results(const struct node *n) { return (void)n, 1; }
+
+static weft_dtype step_type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct depthwise_attr *a = n->attr;
+  const struct node *x = n->in[0], *w = n->in[1];
+  dim *d = dims + x->rank - 4;
+  (void)k;
+  *rank = x->rank;
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  for (int i = 0; i < 2; i++)
+    d[1 + a->are_planes + i] = places_along(&a->c, i, d[1 + a->are_planes + i], w->dims[w->rank - 3 + i]);
+  d[a->are_planes ? 1 : 3] = w->dims[w->rank - 4];
+  return WEFT_F32;
+}
+
+/* Rows of a map are rows of the step alone; derivatives are those of the convolution. */
+static void step_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  const struct depthwise_attr *a = r->node->attr;
+  if (!dy[0]) return;
+  weft_array *x = a->are_planes ? channels_of(r->in[0]) : r->in[0], *d = a->are_planes ? channels_of(dy[0]) : dy[0];
+  if (is_wanted[0]) dx[0] = a->are_planes ? planes_of(by_x(&a->c, x, r->in[1], d)) : by_x(&a->c, x, r->in[1], d);
+  if (is_wanted[1]) dx[1] = by_w(&a->c, x, r->in[1], d);
+}
+
+static void step_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  const struct depthwise_attr *a = r->node->attr;
+  weft_array *one = dx[0] ? step(a, dx[0], r->in[1]) : NULL, *two = dx[1] ? step(a, r->in[0], dx[1]) : NULL;
+  dy[0] = one && two ? weft_add(one, two) : one ? one : two;
+}
+
+static const struct many step_many = { step_results, step_type, step_vjp, step_jvp, library_batch };
+const struct op op_depthwise = { .name = "depthwise", .kind = OP_LIBRARY, .again = library_again, .many = &step_many,
+                                 .library = &step_library };
+
+/* ---- Sums of several channels a group ---- */
+
 /* Whether windows are better copied side by side, for one product. It depends on what a group and a row have, so that a map,
  * whose rows are groups, adds in the order of one row. */
 static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w) {
@@ -149,9 +266,10 @@ static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w
 }
 
 static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *w) {
+  bool is_of_channels = c->groups > 1 && !c->is_of_products && w->node->dims[c->n + 1] == 1;
+  if (is_of_channels && fits_step(c, x, w)) return by_step(c, x, flipped(c, w));
   weft_array *v = windows(c, surrounded(c, x), w), *u = flipped(c, w), *y = NULL;
   if (weft_check(v) || weft_check(u)) return weft_check(v) ? v : u;
-  bool is_of_channels = c->groups > 1 && !c->is_of_products && w->node->dims[c->n + 1] == 1;
   if (!is_of_channels && wants_copy(c, v, w)) return by_groups(c, v, u);
   if (is_of_channels) u = factors_in_a_row(u);
   for (int64_t p = 0; p < n_places(c, w); p++) {
@@ -163,8 +281,6 @@ static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *
 }
 
 /* ---- Derivatives ---- */
-
-static dim size_of(weft_array *x, int axis) { return x->node->dims[axis]; }
 
 /* [G O, k.., C] -> [G C, k.., O] */
 static weft_array *turned_kernel(const struct convolution *c, weft_array *w) {
@@ -203,11 +319,6 @@ static weft_array *by_w(const struct convolution *c, weft_array *x, weft_array *
   d.is_flipped = 0;
   weft_array *dw = weft_moveaxis(weft_moveaxis(conv(&d, left, right), 0, -1), -2, 0); /* [G O, k.., C] */
   return flipped(c, dw);
-}
-
-static bool sizes_are_known(const struct convolution *c, weft_array *x) {
-  for (int k = 0; k < c->n; k++) if (!dim_is_known(size_of(x, k + 1))) return false;
-  return true;
 }
 
 static int conv_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
