@@ -182,7 +182,8 @@ static double number_of(weft_dtype t, int kind) {
   unsigned r = seed >> 16;
   if (kind == 1) return ldexp(x, (int)(r % (t == WEFT_F64 ? 900 : 100)) - (t == WEFT_F64 ? 600 : 80));
   if (kind == 2 && r % 97 == 0) return special[r / 97 % 7];
-  if (kind == 3) return -0x1p-600 * fabs(x); /* products of it and a positive one vanish, as -0 */
+  double tiny = t == WEFT_F64 ? 0x1p-600 : 0x1p-100;
+  if (kind == 3 || kind == 4) return (kind == 3 ? -tiny : tiny) * (fabs(x) + 0.1); /* products of 3 and 4 vanish, as -0 */
   return x;
 }
 
@@ -202,13 +203,15 @@ static const struct float_case { int64_t batch, m, n, k; bool turn_a, turn_b; in
   { 1, 300, 310, 37, false, true, 1, 1 },  { 1, 256, 400, 21, true, false, 2, 0 }, { 3, 34, 36, 0, false, false, 0, 1 },
   { 1, 48, 40, 1100, false, false, 1, 0 }, { 1, 40, 40, 512, false, false, 0, 0 }, { 1, 32, 64, 513, true, true, 0, 1 },
   { 1, 320, 390, 1027, false, false, 0, 0 }, { 0, 32, 32, 8, false, false, 0, 0 }, { 1, 36, 44, 7, false, false, 3, 0 },
+  { 1, 36, 44, 3, false, false, 3, 0 },    { 1, 40, 36, 17, true, true, 3, 0 },    { 1, 33, 36, 514, false, true, 3, 0 },
+  { 1, 300, 310, 9, false, false, 3, 0 },  { 2, 260, 388, 34, true, true, 1, 0 },  { 1, 384, 256, 24, false, true, 0, 0 },
 };
 
 /* what 1: a row is added, and positive parts taken */
 static void expect_host(weft_dtype t, const struct float_case *c) {
   weft_scope *s = weft_scope_open();
   weft_array *a = floats(t, (const int64_t[]){ c->batch, c->m, c->k }, c->turn_a, c->kind),
-             *b = floats(t, (const int64_t[]){ c->batch, c->k, c->n }, c->turn_b, c->kind == 3 ? 0 : c->kind),
+             *b = floats(t, (const int64_t[]){ c->batch, c->k, c->n }, c->turn_b, c->kind == 3 ? 4 : c->kind),
              *row = floats(t, (const int64_t[]){ 1, 1, c->n }, false, 0);
   size_t n = (size_t)(c->batch * c->m * c->n), bytes = n * (t == WEFT_F64 ? 8 : 4);
   char *got[2] = { calloc(bytes + 1, 1), calloc(bytes + 1, 1) };

@@ -607,6 +607,7 @@ static void step(struct block *b, struct thread *t) {
     case SETP: {
       bool yes = compared(i, in(b, t, i, 0), in(b, t, i, 1));
       if (strchr(i->how, '&')) yes = yes && get(b, t, &i->in[2], T_PRED);
+      if (strchr(i->how, '|')) yes = yes || get(b, t, &i->in[2], T_PRED);
       t->reg[i->to[0].reg] = yes;
       break;
     }

@@ -163,6 +163,7 @@ static void modifiers(struct instruction *x, char *w) {
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
     else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "local") && strcmp(s, "to") && strcmp(s, "aligned")) {
       if (x->how[0] && !strcmp(s, "and")) strcat(x->how, "&");
+      else if (x->how[0] && !strcmp(s, "or")) strcat(x->how, "|");
       else copy_word(x->how, sizeof x->how, s);
     }
   }

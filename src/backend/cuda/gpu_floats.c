@@ -1,32 +1,39 @@
 /* gpu_floats.c -- products of f32 or f64 matrices by tiles: further entries for kernels that are such a product, in the same order
  * of sums.
  *
- * [m,k] x [k,n]: a block of threads computes a tile of y. 16 steps of k at a time come by cp.async into one of several stages of
- * shared memory while others are multiplied. An operand's elements stand there as they stand in memory: in rows along k, or in
- * rows of a step. They come 16 bytes at a time, or one by one where they are not aligned or end. Sums are those of the text: fma
- * in the order of k, blocks of 512 from 0, which are added in order; the totals of blocks are in local memory. What follows the sum
- * in the text is then done element by element, from shared memory.
+ * [m,k] x [k,n]: a block of threads computes a tile of y. Some steps of k at a time, a stage, come by cp.async into shared memory
+ * while others are multiplied; what a step needs of a stage is loaded while the step before is multiplied. Sums are those of the
+ * text: fma in the order of k, blocks of 512 from 0, which are added in order; the totals of blocks are in local memory. Steps of
+ * the last stage that are not of the matrix are -0 times 0, which leaves every sum as it is. What follows the sum in the text is
+ * then done element by element, from shared memory.
  *
- * Of f32 a thread has 8 x 8 elements of the tile. Of f64 a warp multiplies by the tensor cores, four steps at a time, whose sums
- * are a chain of fma in the order of k as well: measured on an H200 for all shapes of mma, over normal, huge, tiny, denormal and
- * infinite numbers. There steps that are not of the matrix are -0 times 0, which leaves every sum as it is. */
+ * Of f32 a stage has rows of a step: an operand whose steps are neighbours in memory is turned on its way, element by element, others
+ * come 16 bytes at a time. A thread of large tiles has 16 x 8 elements: of 8 x 8 shared memory has to give so much for each fma that
+ * all wait for it. Lanes stand in turns along both sides, so that a load of 16 bytes takes half as long (bits 0, 2, 4 of the lane
+ * are across: two lanes that differ in bit 0, or in bit 1, read the same).
+ *
+ * Of f64 a warp multiplies by the tensor cores, four steps at a time, whose sums are a chain of fma in the order of k as well:
+ * measured on an H200 for all shapes of mma, over normal, huge, tiny, denormal and infinite numbers. Elements stand in a stage as
+ * they stand in memory: in rows along k, or in rows of a step. */
 #include "backend/cuda/printer.h"
 #include <string.h>
 
-enum { STEPS = 16, AHEAD = 8, MORE = 4, BLOCK = KIR_PRODUCT_BLOCK }; /* AHEAD: steps that are written one after the other; MORE:
-                                     elements between rows of shared memory: rows of a warp are then in different banks */
+enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 128, LANES_ACROSS = 8 }; /* MORE: elements between rows of shared memory: rows of
+                                     a warp are then in different banks; MOST: elements of a thread */
 
-/* Elements of a tile and of a thread, down and across; lanes of a warp that stand across; stages; blocks of threads that a
- * processor has room for. Large tiles read least of memory; small ones are for products that have too few large ones for all
- * processors. */
-struct floats_form { int rows, columns, down, across, lanes_across, stages, blocks; };
+/* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room for.
+ * Large tiles read least of memory; small ones are for products that have too few large ones for all processors. */
+struct floats_form { int rows, columns, down, across, steps, stages, blocks; };
 static const struct floats_form forms[2][PTX_FLOATS] = {
-  { { 128, 128, 8, 8, 8, 3, 2 }, { 64, 64, 8, 4, 8, 3, 4 } },
-  { { 64, 64, 4, 8, 4, 3, 3 }, { 32, 32, 2, 4, 4, 3, 4 } } };
+  { { 128, 128, 16, 8, 8, 4, 2 }, { 64, 64, 8, 4, 16, 3, 4 } },
+  { { 64, 64, 4, 8, 16, 3, 3 }, { 32, 32, 2, 4, 16, 3, 4 } } };
 
 static const struct floats_form *form_of(weft_dtype d, int form) { return &forms[d == WEFT_F64][form]; }
 static int threads_of(const struct floats_form *f) { return f->rows * f->columns / (f->down * f->across); }
-static int stage_bytes(const struct floats_form *f, int width) { return (f->rows + f->columns) * (STEPS + MORE) * width; }
+static int stage_bytes(const struct floats_form *f, int width) { /* of rows along k, or of a step: whatever takes more */
+  int along = (f->rows + f->columns) * (f->steps + MORE), across = f->steps * (f->rows + f->columns + 2 * MORE);
+  return (along > across ? along : across) * width;
+}
 static int result_pitch(const struct floats_form *f) { return f->columns + MORE; }
 
 static size_t shared_of(const struct floats_form *f, int width) {
@@ -44,9 +51,9 @@ bool ptx_has_floats(const struct survey *s) {
 struct float_operand {
   const struct kir_stmt *load, *loop;
   const char *first;         /* of the tile, along the loop */
-  bool along_k;
+  bool along_k, is_turned;   /* its steps are neighbours in memory; but not in a stage */
   int side, at, pitch;       /* elements along the loop; where in a stage it stands; elements from row to row there */
-  int a_pass, passes;        /* rows that the threads copy at a time, and how often */
+  int chunk, a_pass, passes; /* elements that a thread copies at a time; rows of memory that all copy at a time, and how often */
   const char *from, *to;     /* what this thread copies: the address of its first chunk, and an offset in a stage */
   const char *next_bytes, *pass_bytes, *step_bytes; /* to the next element of a chunk, from pass to pass, from stage to stage */
   const char *left, *steps;  /* elements of the loop, and steps of k, from this thread's first on */
@@ -57,13 +64,15 @@ struct float_tile {
   const struct survey_product *x;
   const struct floats_form *f;
   weft_dtype d;
-  int width, n;              /* bytes of an element; of a thread's elements */
+  int width, n;              /* bytes of an element; how many a thread has */
+  int portion;               /* steps that are multiplied at a time */
   bool by_dmma, by_sixteen;  /* sixteen: rows of mma, eight where the device has not those */
   const char *tid, *lane, *base, *k, *row0, *column0, *rows, *columns;
   const char *own, *totals;  /* where this thread's first result stands in shared memory; its totals */
   const char *is_inside, *is_fast; /* all rows and columns of the tile are of the matrix; and this thread's chunks are aligned */
   struct float_operand operand[2];
-  const char *acc[64];       /* element i * f->across + j; by dmma two neighbours of each of 8 x 8 */
+  const char *acc[MOST];     /* element i * f->across + j; by dmma two neighbours of each of 8 x 8 */
+  const char *v[2][2][16];   /* of this portion and of the next, by side: elements of the operands */
 };
 
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
@@ -83,7 +92,7 @@ static const char *minus(struct printer *p, const char *a, const char *b) {
 
 /* ---- Copying -------------------------------------------------------------------------------------------------------------- */
 
-static int a_chunk(const struct float_tile *t) { return 16 / t->width; } /* elements */
+static bool in_rows_of_k(const struct float_operand *o) { return o->along_k && !o->is_turned; } /* in a stage */
 
 static bool lies_along_k(struct printer *p, const struct kir_stmt *load, int step) {
   for (int d = 0; d < load->n_at; d++)
@@ -101,37 +110,49 @@ static const char *element(struct printer *p, const struct float_tile *t, const 
   return r;
 }
 
+/* Bytes in a stage from an element and step to others. */
+static int offset_of(const struct float_tile *t, int side, int element, int step) {
+  const struct float_operand *o = &t->operand[side];
+  return (in_rows_of_k(o) ? element * o->pitch + step : step * o->pitch + element) * t->width;
+}
+
+/* Bytes in a stage from pass to pass. */
+static int passed(const struct float_tile *t, const struct float_operand *o) {
+  return o->a_pass * (o->is_turned ? 1 : o->pitch) * t->width;
+}
+
 /* Addresses are linear in every index, so steps between them are differences. */
 static void plan_copy(struct printer *p, const struct float_tile *t, struct float_operand *o) {
-  const char *row = word(p), *chunk = word(p), *wide[2] = { longword(p), longword(p) }, *index, *k, *one = "1";
-  int chunks = (o->along_k ? STEPS : o->side) / a_chunk(t);
-  o->a_pass = threads_of(t->f) / chunks, o->passes = (o->along_k ? o->side : STEPS) / o->a_pass;
+  const char *row = word(p), *first = word(p), *wide[2] = { longword(p), longword(p) }, *index, *k, *one = "1";
+  int chunks = (o->along_k ? t->f->steps : o->side) / o->chunk;
+  o->a_pass = threads_of(t->f) / chunks, o->passes = (o->along_k ? o->side : t->f->steps) / o->a_pass;
   ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, ptx_log_2(chunks));
-  ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, chunks - 1);
-  ptx_line(p, "mul.lo.u32 %s, %s, %d", chunk, chunk, a_chunk(t));
+  ptx_line(p, "and.b32 %s, %s, %d", first, t->tid, chunks - 1);
+  ptx_line(p, "mul.lo.u32 %s, %s, %d", first, first, o->chunk);
   o->to = word(p);
-  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", o->to, row, o->pitch, chunk);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", o->to, o->is_turned ? first : row, o->pitch, o->is_turned ? row : first);
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %d", o->to, o->to, t->width, o->at);
-  ptx_line(p, "cvt.u64.u32 %s, %s", wide[0], o->along_k ? row : chunk);
-  ptx_line(p, "cvt.u64.u32 %s, %s", wide[1], o->along_k ? chunk : row);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide[0], o->along_k ? row : first);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide[1], o->along_k ? first : row);
   index = plus(p, o->first, wide[0]), k = wide[1];
   const char *pass = ptx_textf(p, "%d", o->a_pass), *row_on = plus(p, o->along_k ? index : k, pass),
              *next = plus(p, o->along_k ? k : index, one);
   o->from = element(p, t, o, index, k);
   o->pass_bytes = minus(p, o->along_k ? element(p, t, o, row_on, k) : element(p, t, o, index, row_on), o->from);
   o->next_bytes = minus(p, o->along_k ? element(p, t, o, index, next) : element(p, t, o, next, k), o->from);
-  o->step_bytes = minus(p, element(p, t, o, index, plus(p, k, ptx_textf(p, "%d", STEPS))), o->from);
+  o->step_bytes = minus(p, element(p, t, o, index, plus(p, k, ptx_textf(p, "%d", t->f->steps))), o->from);
   o->left = minus(p, ptx_lin(p, o->loop->at[0]), index);
   o->steps = minus(p, t->k, k);
 }
 
-/* t->is_fast: of tiles inside the matrix, neighbours along chunks, and all of them aligned. */
+/* t->is_fast: of tiles inside the matrix, whose chunks are neighbours and aligned. */
 static void plan_fast(struct printer *p, struct float_tile *t) {
   t->is_fast = ptx_own(p, OWN_PRED);
   const char *bits = longword(p);
   ptx_line(p, "mov.s64 %s, 0", bits);
   for (int i = 0; i < 2; i++) {
     const struct float_operand *o = &t->operand[i];
+    if (o->chunk == 1) continue;
     ptx_line(p, "or.b64 %s, %s, %s", bits, bits, o->from);
     ptx_line(p, "or.b64 %s, %s, %s", bits, bits, o->pass_bytes);
     ptx_line(p, "or.b64 %s, %s, %s", bits, bits, o->step_bytes);
@@ -139,14 +160,15 @@ static void plan_fast(struct printer *p, struct float_tile *t) {
   ptx_line(p, "and.b64 %s, %s, 15", bits, bits);
   ptx_line(p, "setp.eq.and.s64 %s, %s, 0, %s", t->is_fast, bits, t->is_inside);
   for (int i = 0; i < 2; i++)
-    ptx_line(p, "setp.eq.and.s64 %s, %s, %d, %s", t->is_fast, t->operand[i].next_bytes, t->width, t->is_fast);
+    if (t->operand[i].chunk > 1)
+      ptx_line(p, "setp.eq.and.s64 %s, %s, %d, %s", t->is_fast, t->operand[i].next_bytes, t->width, t->is_fast);
 }
 
 static void copy_chunks(struct printer *p, const struct float_tile *t, const struct float_operand *o, const char *to) {
-  const char *from = longword(p);
+  const char *from = longword(p), *how = o->chunk > 1 ? "cg" : "ca";
   ptx_line(p, "mov.s64 %s, %s", from, o->from);
   for (int i = 0; i < o->passes; i++) {
-    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s], 16", to, i * o->a_pass * o->pitch * t->width, from);
+    ptx_line(p, "cp.async.%s.shared.global [%s+%d], [%s], %d", how, to, i * passed(t, o), from, o->chunk * t->width);
     if (i + 1 < o->passes) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->pass_bytes);
   }
 }
@@ -161,18 +183,17 @@ static void copy_elements(struct printer *p, const struct float_tile *t, const s
     const char *from = longword(p);
     ptx_line(p, "mov.s64 %s, %s", from, pass);
     ptx_line(p, "setp.gt.s64 %s, %s, %d", is_row, rows, i * o->a_pass);
-    for (int e = 0; e < a_chunk(t); e++) {
+    for (int e = 0; e < o->chunk; e++) {
       ptx_line(p, "setp.gt.and.s64 %s, %s, %d, %s", is, elements, e, is_row);
       ptx_line(p, "selp.b32 %s, %d, 0, %s", size, t->width, is);
-      ptx_line(p, "cp.async.ca.shared.global [%s+%d], [%s], %d, %s", to, (i * o->a_pass * o->pitch + e) * t->width, from, t->width,
-               size);
-      if (e + 1 < a_chunk(t)) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->next_bytes);
+      ptx_line(p, "cp.async.ca.shared.global [%s+%d], [%s], %d, %s", to, i * passed(t, o) + e * t->width, from, t->width, size);
+      if (e + 1 < o->chunk) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->next_bytes);
     }
     if (i + 1 < o->passes) ptx_line(p, "add.s64 %s, %s, %s", pass, pass, o->pass_bytes);
   }
 }
 
-/* Enqueues the stage of k0, a multiple of STEPS, and moves on to the next. */
+/* Enqueues the stage of k0, a multiple of its steps, and moves on to the next. */
 static void enqueue(struct printer *p, const struct float_tile *t, const char *stage, const char *k0) {
   const char *is = ptx_own(p, OWN_PRED), *end = longword(p), *over = ptx_label(p, "over"), *slow = ptx_label(p, "slow"),
              *done = ptx_label(p, "copied"), *to[2] = { longword(p), longword(p) };
@@ -182,7 +203,7 @@ static void enqueue(struct printer *p, const struct float_tile *t, const char *s
     ptx_line(p, "cvt.u64.u32 %s, %s", to[i], t->operand[i].to);
     ptx_line(p, "add.s64 %s, %s, %s", to[i], to[i], stage);
   }
-  ptx_line(p, "add.s64 %s, %s, %d", end, k0, STEPS);
+  ptx_line(p, "add.s64 %s, %s, %d", end, k0, t->f->steps);
   ptx_line(p, "setp.le.and.s64 %s, %s, %s, %s", is, end, t->k, t->is_fast);
   ptx_line(p, "@!%s bra %s", is, slow);
   for (int i = 0; i < 2; i++) copy_chunks(p, t, &t->operand[i], to[i]);
@@ -194,146 +215,104 @@ static void enqueue(struct printer *p, const struct float_tile *t, const char *s
     ptx_line(p, "add.s64 %s, %s, %s", t->operand[i].from, t->operand[i].from, t->operand[i].step_bytes);
   ptx_place(p, over);
   ptx_line(p, "cp.async.commit_group");
-  ptx_line(p, "add.s64 %s, %s, %d", k0, k0, STEPS);
+  ptx_line(p, "add.s64 %s, %s, %d", k0, k0, t->f->steps);
 }
 
 /* ---- Which elements ------------------------------------------------------------------------------------------------------- */
 
-static int lanes_of(const struct float_tile *t, int side) { return side ? t->f->lanes_across : 32 / t->f->lanes_across; }
+static int lanes_of(int side) { return side ? LANES_ACROSS : 32 / LANES_ACROSS; }
 
-/* Element i of a thread along an axis: those of a warp take turns, one at a time in rows along k, else four neighbours at a time.
- * By dmma eight rows or columns further, two neighbours of the columns. */
+/* Element i of a thread along an axis: those of a warp take turns, four neighbours at a time. By dmma eight rows or columns further,
+ * two neighbours of the columns. */
 static int element_at(const struct float_tile *t, int side, int i) {
   if (t->by_dmma) return side ? i / 2 * 8 + i % 2 : 8 * i;
-  if (t->operand[side].along_k) return i * lanes_of(t, side);
-  return i / 4 * lanes_of(t, side) * 4 + i % 4;
+  return i / 4 * lanes_of(side) * 4 + i % 4;
 }
 
-/* Whether neighbours of a thread along the rows of results are neighbours there, and how many. */
-static int together(const struct float_tile *t) { return t->by_dmma ? 2 : t->operand[1].along_k ? 1 : 4; }
-
-/* Bytes in a stage from an element and step to others. */
-static int offset_of(const struct float_tile *t, int side, int element, int step) {
-  const struct float_operand *o = &t->operand[side];
-  return (o->along_k ? element * o->pitch + step : step * o->pitch + element) * t->width;
-}
+/* How many neighbours of a thread along the rows of results are neighbours there. */
+static int together(const struct float_tile *t) { return t->by_dmma ? 2 : 4; }
 
 /* ---- Multiplying ---------------------------------------------------------------------------------------------------------- */
 
-/* v[s][i]: elements of some steps, which stand side by side in rows along k. */
-static void load_steps(struct printer *p, const struct float_tile *t, const char *at, int side, int step, int n,
-                       const char *v[4][8]) {
-  int many = side ? t->f->across : t->f->down;
-  bool along_k = t->operand[side].along_k;
-  for (int s = 0; s < n; s++)
-    for (int i = 0; i < many; i++) v[s][i] = word(p);
-  for (int i = 0; i < many && along_k; i++) {
-    int offset = offset_of(t, side, element_at(t, side, i), step);
-    if (n == 1) ptx_line(p, "ld.shared.b32 %s, [%s+%d]", v[0][i], at, offset);
-    else if (n == 2) ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", v[0][i], v[1][i], at, offset);
-    else ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", v[0][i], v[1][i], v[2][i], v[3][i], at, offset);
+/* What the portion that begins with this step needs: t->v[which]. */
+static void load_portion(struct printer *p, const struct float_tile *t, const char *const at[2], int step, int which) {
+  int many[2] = { t->f->down, t->by_dmma ? t->f->across / 2 : t->f->across };
+  for (int side = 0; side < 2; side++) {
+    const char *const *v = t->v[which][side];
+    for (int i = 0; i < many[side]; i += t->by_dmma ? 1 : 4) {
+      int offset = offset_of(t, side, t->by_dmma ? 8 * i : element_at(t, side, i), step);
+      if (t->by_dmma) ptx_line(p, "ld.shared.b64 %s, [%s+%d]", v[i], at[side], offset);
+      else ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", v[i], v[i + 1], v[i + 2], v[i + 3], at[side], offset);
+    }
   }
-  for (int s = 0; s < n && !along_k; s++)
-    for (int i = 0; i < many; i += 4)
-      ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", v[s][i], v[s][i + 1], v[s][i + 2], v[s][i + 3], at,
-               offset_of(t, side, element_at(t, side, i), step + s));
 }
 
-static void multiply_steps(struct printer *p, const struct float_tile *t, const char *const at[2], int step, int n) {
-  const char *v[2][4][8];
-  for (int side = 0; side < 2; side++) load_steps(p, t, at[side], side, step, n, v[side]);
-  for (int s = 0; s < n; s++)
-    for (int i = 0; i < t->f->down; i++)
-      for (int j = 0; j < t->f->across; j++) {
-        const char *u = t->acc[i * t->f->across + j];
-        ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, v[0][s][i], v[1][s][j], u);
-      }
+/* There and back along the rows: neighbours share an operand, which is then read once. */
+static void multiply_step(struct printer *p, const struct float_tile *t, int which) {
+  for (int i = 0; i < t->f->down; i++)
+    for (int e = 0; e < t->f->across; e++) {
+      int j = i % 2 ? t->f->across - 1 - e : e;
+      const char *u = t->acc[i * t->f->across + j];
+      ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, t->v[which][0][i], t->v[which][1][j], u);
+    }
 }
 
 /* Four steps of k: lane l has element (l / 4, l % 4) of a, (l % 4, l / 4) of b, and two neighbours of row l / 4 of the sums; by
  * sixteen the same eight rows further. */
-static void multiply_four(struct printer *p, const struct float_tile *t, const char *const at[2], int step) {
-  int n[2] = { t->f->down, t->f->across / 2 };
-  const char *v[2][8];
-  for (int side = 0; side < 2; side++)
-    for (int i = 0; i < n[side]; i++) {
-      v[side][i] = longword(p);
-      ptx_line(p, "ld.shared.b64 %s, [%s+%d]", v[side][i], at[side], offset_of(t, side, 8 * i, step));
-    }
-  for (int i = 0; i < n[0]; i += t->by_sixteen ? 2 : 1)
-    for (int j = 0; j < n[1]; j++) {
+static void multiply_four(struct printer *p, const struct float_tile *t, int which) {
+  const char *const *a = t->v[which][0], *const *b = t->v[which][1];
+  for (int i = 0; i < t->f->down; i += t->by_sixteen ? 2 : 1)
+    for (int j = 0; j < t->f->across / 2; j++) {
       const char *const *u = &t->acc[i * t->f->across + 2 * j], *const *w = u + t->f->across;
       if (t->by_sixteen)
         ptx_line(p, "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%s, %s, %s, %s}, {%s, %s}, {%s}, {%s, %s, %s, %s}", u[0],
-                 u[1], w[0], w[1], v[0][i], v[0][i + 1], v[1][j], u[0], u[1], w[0], w[1]);
+                 u[1], w[0], w[1], a[i], a[i + 1], b[j], u[0], u[1], w[0], w[1]);
       else
-        ptx_line(p, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%s, %s}, {%s}, {%s}, {%s, %s}", u[0], u[1], v[0][i], v[1][j],
-                 u[0], u[1]);
+        ptx_line(p, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%s, %s}, {%s}, {%s}, {%s, %s}", u[0], u[1], a[i], b[j], u[0],
+                 u[1]);
     }
 }
 
-/* So many steps, written out, and on to the next ones. */
-static void multiply(struct printer *p, const struct float_tile *t, const char *const at[2], int steps) {
-  int most = t->operand[0].along_k && t->operand[1].along_k ? 2 : 4, n = steps < most ? steps : most; /* as registers allow */
-  for (int s = 0; s < steps; s += t->by_dmma ? 4 : n) {
-    if (t->by_dmma) multiply_four(p, t, at, s);
-    else multiply_steps(p, t, at, s, n);
-  }
-  for (int side = 0; side < 2; side++)
-    ptx_line(p, "add.s64 %s, %s, %d", at[side], at[side], offset_of(t, side, 0, steps));
-}
-
-/* By dmma: the steps from n on, up to a multiple of 4, become -0 times 0. All threads of the block. */
+/* Steps of the stage from n on become -0 times 0. All threads of the block. */
 static void fill_steps(struct printer *p, const struct float_tile *t, const char *stage, const char *n) {
   const struct float_operand *o = &t->operand[0];
-  const char *again = ptx_label(p, "fill"), *filled = ptx_label(p, "filled"), *is = ptx_own(p, OWN_PRED), *left = word(p),
-             *at = longword(p), *place = word(p), *s = word(p), *zero = longword(p);
+  const char *again = ptx_label(p, "fill"), *is = ptx_own(p, OWN_PRED), *at = longword(p), *row = word(p), *place = word(p),
+             *s = word(p), *zero = ptx_own_of(p, t->d), *next = ptx_label(p, "filled");
   ptx_line(p, "mov.b32 %s, %s", s, n);
-  ptx_line(p, "mov.b64 %s, 0x8000000000000000", zero);
+  ptx_line(p, t->width == 8 ? "mov.b64 %s, 0x8000000000000000" : "mov.b32 %s, 0x80000000", zero);
   ptx_place_loop(p, again);
-  ptx_line(p, "and.b32 %s, %s, 3", left, s);
-  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, left);
-  ptx_line(p, "@%s bra %s", is, filled);
-  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", place, o->along_k ? t->tid : s, o->pitch, o->along_k ? s : t->tid);
-  ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", at, place, stage);
-  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, t->tid, t->f->rows);
-  ptx_line(p, "@%s st.shared.b64 [%s+%d], %s", is, at, o->at, zero);
+  for (int row0 = 0; row0 < o->side; row0 += threads_of(t->f)) {
+    ptx_line(p, "add.u32 %s, %s, %d", row, t->tid, row0);
+    ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", place, in_rows_of_k(o) ? row : s, o->pitch, in_rows_of_k(o) ? s : row);
+    ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, place, t->width, stage);
+    ptx_line(p, "setp.ge.u32 %s, %s, %d", is, row, o->side);
+    ptx_line(p, "@%s bra %s", is, next);
+    ptx_line(p, "st.shared.%s [%s+%d], %s", ptx_bits(t->d), at, o->at, zero);
+  }
+  ptx_place(p, next);
   ptx_line(p, "add.u32 %s, %s, 1", s, s);
-  ptx_line(p, "bra %s", again);
-  ptx_place(p, filled);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, s, t->f->steps);
+  ptx_line(p, "@%s bra %s", is, again);
   ptx_line(p, "bar.sync 0");
 }
 
-/* What is in a stage: AHEAD steps at a time, of the last one so many. */
-static void multiply_stage(struct printer *p, const struct float_tile *t, const char *stage, const char *k1) {
-  const char *at[2] = { longword(p), longword(p) }, *left = minus(p, t->k, k1), *n = word(p), *is = ptx_own(p, OWN_PRED),
-             *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *done = ptx_label(p, "done"), *whole = ptx_label(p, "whole");
-  int least = t->by_dmma ? 4 : 1;
-  ptx_line(p, "min.s64 %s, %s, %d", left, left, STEPS);
+/* Of a stage that ends beyond the matrix; at: as find_stage says. Its first step is always of the matrix, the first portion, which
+ * was loaded, maybe not. */
+static void fill_last(struct printer *p, const struct float_tile *t, const char *stage, const char *k1, const char *const at[2]) {
+  const char *left = minus(p, t->k, k1), *n = word(p), *is = ptx_own(p, OWN_PRED), *whole = ptx_label(p, "whole");
+  ptx_line(p, "setp.ge.s64 %s, %s, %d", is, left, t->f->steps);
+  ptx_line(p, "@%s bra %s", is, whole);
   ptx_line(p, "cvt.u32.u64 %s, %s", n, left);
-  if (t->by_dmma) {
-    ptx_line(p, "setp.eq.u32 %s, %s, %d", is, n, STEPS);
-    ptx_line(p, "@%s bra %s", is, whole);
-    fill_steps(p, t, stage, n);
-    ptx_place(p, whole);
-  }
+  fill_steps(p, t, stage, n);
+  if (t->portion > 1) load_portion(p, t, at, 0, 0);
+  ptx_place(p, whole);
+}
+
+static void find_stage(struct printer *p, const struct float_tile *t, const char *stage, const char *const at[2]) {
   for (int side = 0; side < 2; side++) {
     ptx_line(p, "cvt.u64.u32 %s, %s", at[side], t->operand[side].lane);
     ptx_line(p, "add.s64 %s, %s, %s", at[side], at[side], stage);
   }
-  ptx_place_loop(p, many);
-  ptx_line(p, "setp.lt.s32 %s, %s, %d", is, n, AHEAD);
-  ptx_line(p, "@%s bra %s", is, few);
-  multiply(p, t, at, AHEAD);
-  ptx_line(p, "sub.s32 %s, %s, %d", n, n, AHEAD);
-  ptx_line(p, "bra %s", many);
-  ptx_place_loop(p, few);
-  ptx_line(p, "setp.lt.s32 %s, %s, 1", is, n);
-  ptx_line(p, "@%s bra %s", is, done);
-  multiply(p, t, at, least);
-  ptx_line(p, "sub.s32 %s, %s, %d", n, n, least);
-  ptx_line(p, "bra %s", few);
-  ptx_place(p, done);
 }
 
 /* ---- Sums ----------------------------------------------------------------------------------------------------------------- */
@@ -350,22 +329,13 @@ static void add_totals(struct printer *p, const struct float_tile *t, const char
   ptx_place(p, first);
 }
 
-/* The sum becomes the total, and begins anew. */
-static void begin_block(struct printer *p, const struct float_tile *t, bool is_first) {
-  for (int e = 0; e < t->n; e++) {
-    if (!is_first) ptx_line(p, "st.local.%s [%s+%d], %s", ptx_bits(t->d), t->totals, e * t->width, t->acc[e]);
-    ptx_mov(p, t->d, t->acc[e], ptx_number(p, t->d, 0));
-  }
-}
-
 static void put_results(struct printer *p, const struct float_tile *t) {
   int n = together(t);
   for (int e = 0; e < t->n; e += n) {
     int i = e / t->f->across, j = e % t->f->across;
     int at = (element_at(t, 0, i) * result_pitch(t->f) + element_at(t, 1, j)) * t->width;
     const char *const *u = &t->acc[e];
-    if (n == 1) ptx_line(p, "st.shared.b32 [%s+%d], %s", t->own, at, u[0]);
-    else if (n == 2) ptx_line(p, "st.shared.v2.b64 [%s+%d], {%s, %s}", t->own, at, u[0], u[1]);
+    if (n == 2) ptx_line(p, "st.shared.v2.b64 [%s+%d], {%s, %s}", t->own, at, u[0], u[1]);
     else ptx_line(p, "st.shared.v4.b32 [%s+%d], {%s, %s, %s, %s}", t->own, at, u[0], u[1], u[2], u[3]);
   }
 }
@@ -377,39 +347,65 @@ static void next_stage(struct printer *p, const struct float_tile *t, const char
   ptx_line(p, "selp.b64 %s, %s, %s, %s", stage, t->base, stage, is);
 }
 
+/* What is in the stage `out`, whose first portion is in t->v[0]; then the first portion of the next one is. */
+static void multiply_stage(struct printer *p, const struct float_tile *t, const char *out, const char *end, const char *const at[2]) {
+  int portions = t->f->steps / t->portion; /* an even number */
+  for (int i = 0; i < portions; i++) {
+    if (i + 1 < portions) load_portion(p, t, at, (i + 1) * t->portion, (i + 1) % 2);
+    else {
+      next_stage(p, t, out, end);
+      find_stage(p, t, out, at);
+      ptx_line(p, "cp.async.wait_group %d", t->f->stages - 2);
+      ptx_line(p, "bar.sync 0"); /* the next stage has come for all, and all have read this one, whose place is the next to fill */
+      load_portion(p, t, at, 0, 0);
+    }
+    if (t->by_dmma) multiply_four(p, t, i % 2);
+    else multiply_step(p, t, i % 2);
+  }
+}
+
+/* In every turn a stage is enqueued and one multiplied; but in the first ones, until there are as many as have room. */
 static void sums(struct printer *p, const struct float_tile *t) {
   const char *in = longword(p), *out = longword(p), *end = longword(p), *k0 = longword(p), *k1 = longword(p), *low = longword(p),
-             *is = ptx_own(p, OWN_PRED), *is_first = ptx_own(p, OWN_PRED), *again = ptx_label(p, "steps"),
+             *most = longword(p), *at[2] = { longword(p), longword(p) }, *is = ptx_own(p, OWN_PRED), *is_last = ptx_own(p, OWN_PRED),
+             *begin = ptx_label(p, "begin"), *again = ptx_label(p, "steps"), *go_on = ptx_label(p, "on"),
              *leave = ptx_label(p, "leave");
-  begin_block(p, t, true);
   ptx_line(p, "mov.s64 %s, %s", in, t->base);
   ptx_line(p, "mov.s64 %s, %s", out, t->base);
   ptx_line(p, "add.s64 %s, %s, %d", end, t->base, t->f->stages * stage_bytes(t->f, t->width));
   ptx_line(p, "mov.s64 %s, 0", k0);
   ptx_line(p, "mov.s64 %s, 0", k1);
-  for (int i = 0; i + 1 < t->f->stages; i++) enqueue(p, t, in, k0), next_stage(p, t, in, end);
+  ptx_line(p, "mov.s64 %s, %d", most, t->f->stages * t->f->steps);
+  ptx_place_loop(p, begin);
+  for (int e = 0; e < t->n; e++) ptx_mov(p, t->d, t->acc[e], ptx_number(p, t->d, 0));
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k1, t->k);
   ptx_line(p, "@%s bra %s", is, leave);
   ptx_place_loop(p, again);
-  ptx_line(p, "cp.async.wait_group %d", t->f->stages - 2);
-  ptx_line(p, "bar.sync 0"); /* this stage has come for all, and all are done with the one before, whose place is next */
   enqueue(p, t, in, k0);
   next_stage(p, t, in, end);
-  multiply_stage(p, t, out, k1);
-  next_stage(p, t, out, end);
-  ptx_line(p, "add.s64 %s, %s, %d", k1, k1, STEPS);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k1, t->k);
-  ptx_line(p, "@%s bra %s", is, leave);
-  ptx_line(p, "and.b64 %s, %s, %d", low, k1, BLOCK - 1);
-  ptx_line(p, "setp.ne.s64 %s, %s, 0", is, low);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, k0, most);
   ptx_line(p, "@%s bra %s", is, again);
-  ptx_line(p, "setp.eq.s64 %s, %s, %d", is_first, k1, BLOCK);
-  add_totals(p, t, is_first);
-  begin_block(p, t, false);
-  ptx_line(p, "bra %s", again);
+  ptx_line(p, "add.s64 %s, %s, %d", most, most, t->f->steps);
+  ptx_line(p, "setp.ne.s64 %s, %s, 0", is, k1);
+  ptx_line(p, "@%s bra %s", is, go_on);
+  ptx_line(p, "cp.async.wait_group %d", t->f->stages - 1);
+  ptx_line(p, "bar.sync 0");
+  find_stage(p, t, out, at);
+  load_portion(p, t, at, 0, 0);
+  ptx_place(p, go_on);
+  fill_last(p, t, out, k1, at);
+  multiply_stage(p, t, out, end, at);
+  ptx_line(p, "add.s64 %s, %s, %d", k1, k1, t->f->steps);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_last, k1, t->k);
+  ptx_line(p, "and.b64 %s, %s, %d", low, k1, BLOCK - 1);
+  ptx_line(p, "setp.eq.or.s64 %s, %s, 0, %s", is, low, is_last);
+  ptx_line(p, "@!%s bra %s", is, again);
+  ptx_line(p, "setp.le.s64 %s, %s, %d", is, k1, BLOCK);
+  add_totals(p, t, is);
+  ptx_line(p, "@%s bra %s", is_last, leave);
+  for (int e = 0; e < t->n; e++) ptx_line(p, "st.local.%s [%s+%d], %s", ptx_bits(t->d), t->totals, e * t->width, t->acc[e]);
+  ptx_line(p, "bra %s", begin);
   ptx_place(p, leave);
-  ptx_line(p, "setp.le.s64 %s, %s, %d", is_first, t->k, BLOCK);
-  add_totals(p, t, is_first);
   ptx_line(p, "cp.async.wait_group 0");
   ptx_line(p, "bar.sync 0"); /* all are done with the stages: results take their place */
   put_results(p, t);
@@ -459,20 +455,37 @@ static void find_tile(struct printer *p, struct float_tile *t) {
   ptx_line(p, "setp.le.and.s64 %s, %s, %s, %s", t->is_inside, end, t->columns, t->is_inside);
 }
 
+/* Where a lane stands in its warp, down and across. */
+static void find_lane(struct printer *p, const struct float_tile *t, const char *const at[2]) {
+  const char *bit = word(p);
+  if (t->by_dmma) {
+    ptx_line(p, "shr.u32 %s, %s, 2", at[0], t->lane);
+    ptx_line(p, "and.b32 %s, %s, 3", at[1], t->lane);
+    return;
+  }
+  for (int side = 0; side < 2; side++) { /* across: bits 0, 2 and 4; down: 1 and 3 */
+    ptx_line(p, "mov.u32 %s, 0", at[side]);
+    for (int i = 0; i < (side ? 3 : 2); i++) {
+      ptx_line(p, "shr.u32 %s, %s, %d", bit, t->lane, i + !side);
+      ptx_line(p, "and.b32 %s, %s, %d", bit, bit, 1 << i);
+      ptx_line(p, "or.b32 %s, %s, %s", at[side], at[side], bit);
+    }
+  }
+}
+
 /* Which elements of the tile are this thread's: where it reads operands, and where its first result stands. */
 static void find_own(struct printer *p, struct float_tile *t) {
   const struct floats_form *f = t->f;
-  int lanes_across = t->by_dmma ? 4 : f->lanes_across, a_warp[2] = { f->down * (32 / lanes_across), f->across * lanes_across };
+  int lanes_across = t->by_dmma ? 4 : LANES_ACROSS, a_warp[2] = { f->down * (32 / lanes_across), f->across * lanes_across };
   const char *warp = word(p), *lane[2] = { word(p), word(p) }, *first[2] = { word(p), word(p) }, *at = word(p);
   ptx_line(p, "shr.u32 %s, %s, 5", warp, t->tid);
   ptx_line(p, "shr.u32 %s, %s, %d", first[0], warp, ptx_log_2(f->columns / a_warp[1]));
   ptx_line(p, "and.b32 %s, %s, %d", first[1], warp, f->columns / a_warp[1] - 1);
-  ptx_line(p, "shr.u32 %s, %s, %d", lane[0], t->lane, ptx_log_2(lanes_across));
-  ptx_line(p, "and.b32 %s, %s, %d", lane[1], t->lane, lanes_across - 1);
+  find_lane(p, t, lane);
   for (int side = 0; side < 2; side++) {
     struct float_operand *o = &t->operand[side];
     const char *element = word(p);
-    int apart = t->by_dmma || o->along_k ? 1 : 4;
+    int apart = t->by_dmma ? 1 : 4;
     o->lane = word(p);
     ptx_line(p, "mul.lo.u32 %s, %s, %d", first[side], first[side], a_warp[side]);
     ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", element, t->by_dmma ? lane[0] : lane[side], apart, first[side]);
@@ -504,7 +517,7 @@ void ptx_floats(struct printer *p, int form) {
   weft_dtype d = (weft_dtype)p->k->bufs[x->a->buf].dtype;
   const struct floats_form *f = form_of(d, form);
   struct float_tile t = { .x = x, .f = f, .d = d, .width = kir_width(d), .n = f->down * f->across, .by_dmma = d == WEFT_F64,
-                          .by_sixteen = p->plan->capability >= 90,
+                          .by_sixteen = p->plan->capability >= 90, .portion = d == WEFT_F64 ? 4 : 1,
                           .tid = word(p), .lane = word(p), .base = longword(p), .row0 = longword(p), .column0 = longword(p) };
   p->threads = threads_of(f), p->blocks = f->blocks;
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
@@ -516,12 +529,16 @@ void ptx_floats(struct printer *p, int form) {
   for (int i = 0; i < 2; i++) {
     struct float_operand *o = &t.operand[i];
     *o = (struct float_operand){ .load = i ? x->b : x->a, .loop = i ? x->lane : x->row, .first = i ? t.column0 : t.row0,
-                                 .side = i ? f->columns : f->rows, .at = i ? f->rows * (STEPS + MORE) * t.width : 0 };
+                                 .side = i ? f->columns : f->rows };
     o->along_k = lies_along_k(p, o->load, x->step);
-    o->pitch = (o->along_k ? STEPS : o->side) + MORE;
+    o->is_turned = o->along_k && d == WEFT_F32;
+    o->chunk = o->is_turned ? 1 : 16 / t.width;
+    o->pitch = (in_rows_of_k(o) ? f->steps : o->side) + MORE;
+    if (i) o->at = (in_rows_of_k(&t.operand[0]) ? f->rows : f->steps) * t.operand[0].pitch * t.width;
   }
   find_own(p, &t);
   for (int e = 0; e < t.n; e++) t.acc[e] = ptx_own_of(p, d);
+  for (int e = 0; e < 64; e++) t.v[e / 32][e / 16 % 2][e % 16] = ptx_own_of(p, d);
   ptx_along_batch(p, x, p->k->body.first, one_tile, &t);
 }
 
