@@ -42,6 +42,11 @@ static void skip(struct reader *r) {
   }
 }
 
+/* Two colons stand inside a word: shared::cta. */
+static bool goes_on(const char *s) {
+  return isalnum((unsigned char)*s) || (*s && strchr("$%_.", *s)) || (s[0] == ':' && (s[1] == ':' || s[-1] == ':'));
+}
+
 /* A word with its dots, or one other character. */
 static bool word(struct reader *r, char w[200]) {
   skip(r);
@@ -49,7 +54,7 @@ static bool word(struct reader *r, char w[200]) {
   bool is_word = isalnum((unsigned char)*r->s) || strchr("$%_.-", *r->s);
   if (!*r->s) return w[0] = 0, false;
   do w[n++] = *r->s++;
-  while (is_word && n < 199 && (isalnum((unsigned char)*r->s) || (*r->s && strchr("$%_.", *r->s))));
+  while (is_word && n < 199 && goes_on(r->s));
   w[n] = 0;
   return true;
 }

@@ -264,7 +264,7 @@ static void copy_elements(struct printer *p, const struct ptx_attention *t, cons
   ptx_line(p, "and.b32 %s, %s, %d", c, t->tid, sharers(t) - 1);
   ptx_line(p, "shl.b32 %s, %s, %d", c, c, shift);
   ptx_line(p, "mov.u32 %s, 0", i);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "shr.u32 %s, %s, %d", column, i, shift);
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", column, column, a_chunk(t) * (sharers(t) - 1), i); /* so many of each of its chunks */
   ptx_line(p, "add.u32 %s, %s, %s", column, column, c);
@@ -883,28 +883,33 @@ static const char *size_word(struct printer *p, int size) {
   return r;
 }
 
-/* Blocks of one index of the batch follow each other; those with most to do come first. */
+/* q = x / n, x = the rest; words */
+static void divide(struct printer *p, const char *q, const char *x, const char *n) {
+  const char *by = word(p);
+  ptx_line(p, "div.u32 %s, %s, %s", q, x, n);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", by, q, n);
+  ptx_line(p, "sub.u32 %s, %s, %s", x, x, by);
+}
+
+/* Blocks of one index of the batch follow each other; those with most to do come first. There are at most 2^31 blocks, so
+ * that all of this is words. */
 static void find_block(struct printer *p, struct ptx_attention *t) {
-  const char *id = longword(p), *tiles = longword(p), *in = longword(p), *w = word(p);
-  int rows = t->rows;
-  ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
-  ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
-  ptx_line(p, "add.s64 %s, %s, %d", tiles, ptx_val(p, t->is_key ? t->a->columns : t->a->rows), rows - 1);
-  ptx_line(p, "div.s64 %s, %s, %d", tiles, tiles, rows);
-  ptx_line(p, "rem.s64 %s, %s, %s", in, id, tiles);
-  ptx_line(p, "div.s64 %s, %s, %s", id, id, tiles);
+  const char *id = word(p), *tiles = word(p), *in = word(p), *rest = word(p);
+  ptx_line(p, "mov.u32 %s, %%ctaid.x", in);
+  ptx_line(p, "add.u32 %s, %s, %d", tiles, t->n_own, t->rows - 1);
+  ptx_line(p, "shr.u32 %s, %s, %d", tiles, tiles, ptx_log_2(t->rows));
+  divide(p, id, in, tiles);
   if (!t->is_key) {
-    ptx_line(p, "sub.s64 %s, %s, %s", in, tiles, in);
-    ptx_line(p, "sub.s64 %s, %s, 1", in, in);
+    ptx_line(p, "sub.u32 %s, %s, %s", in, tiles, in);
+    ptx_line(p, "sub.u32 %s, %s, 1", in, in);
   }
   t->own0 = word(p);
-  ptx_line(p, "cvt.u32.u64 %s, %s", t->own0, in);
-  ptx_line(p, "mul.lo.u32 %s, %s, %d", t->own0, t->own0, rows);
+  ptx_line(p, "mul.lo.u32 %s, %s, %d", t->own0, in, t->rows);
   for (int i = t->a->n_batch - 1; i >= 0; i--) {
-    const char *n = ptx_val(p, t->a->batch[i]);
+    ptx_line(p, "mov.u32 %s, %s", rest, id);
+    divide(p, id, rest, size_word(p, t->a->batch[i]));
     t->batch[i] = longword(p);
-    ptx_line(p, "rem.s64 %s, %s, %s", t->batch[i], id, n);
-    ptx_line(p, "div.s64 %s, %s, %s", id, id, n);
+    ptx_line(p, "cvt.u64.u32 %s, %s", t->batch[i], rest);
   }
 }
 
@@ -1031,30 +1036,33 @@ static void one_tile(struct printer *p, struct ptx_attention *t) {
 /* All threads meet. What they have copied, the tensor cores may read too. */
 static void copies_have_come(struct printer *p, const struct ptx_attention *t) {
   ptx_line(p, "cp.async.wait_group 0");
-  if (t->by_groups) ptx_line(p, "fence.proxy.async");
+  if (t->by_groups) ptx_line(p, "fence.proxy.async.shared::cta");
   ptx_line(p, "bar.sync 0");
 }
 
-/* t->at names the tile whose copies are asked for while a tile is worked on, so the one before is 64 less. */
+/* t->at names the tile whose copies are asked for while the one before, 64 less, is worked on; in the first turn there is none. */
 static void all_tiles(struct printer *p, struct ptx_attention *t, const char *end) {
   const char *is = pred(p), *leave = ptx_label(p, "leave"), *again = ptx_label(p, "tiles"), *no_more = ptx_label(p, "last"),
-      *next = longword(p);
+      *next = longword(p), *turned = ptx_label(p, "turn"), *first = word(p);
   ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, end);
   ptx_line(p, "@%s bra %s", is, leave);
-  copy_tile(p, t, t->stage);
-  ptx_place(p, again);
+  ptx_line(p, "mov.s32 %s, %s", first, t->at);
+  ptx_place_loop(p, again);
   copies_have_come(p, t); /* the tile, for all, and all are done with the one before */
-  ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
+  ptx_line(p, "sub.s64 %s, %d, %s", next, t->stage_bytes, t->stage);
   ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, end);
   ptx_line(p, "@%s bra %s", is, no_more);
-  ptx_line(p, "sub.s64 %s, %d, %s", next, t->stage_bytes, t->stage);
   copy_tile(p, t, next);
   ptx_place(p, no_more);
   ptx_line(p, "sub.s32 %s, %s, %d", t->at, t->at, TILE);
+  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, t->at, first);
+  ptx_line(p, "@%s bra %s", is, turned);
   one_tile(p, t);
-  ptx_line(p, "sub.s64 %s, %d, %s", t->stage, t->stage_bytes, t->stage);
+  ptx_place(p, turned);
+  ptx_line(p, "mov.s64 %s, %s", t->stage, next);
   ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
-  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, t->at, end);
+  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, t->at, end); /* the one that was asked for is there */
+  ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
   ptx_line(p, "@%s bra %s", is, again);
   ptx_place(p, leave);
 }

@@ -38,8 +38,8 @@ void ptx_group_end(struct printer *p, int n_behind) {
 }
 
 void ptx_group_multiply(struct printer *p, const struct ptx_group *g) {
-  const char *adds = ptx_own(p, OWN_PRED);
-  ptx_line(p, "mov.pred %s, %d", adds, g->adds);
+  const char *adds = g->adds_if ? g->adds_if : ptx_own(p, OWN_PRED);
+  if (!g->adds_if) ptx_line(p, "mov.pred %s, %d", adds, g->adds);
   ptx_line(p, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {%s}, %s, %s, %s, 1, 1%s, %d", g->columns, g->type, g->type,
            g->sums, g->a, g->b, adds, g->a_in_registers ? "" : g->a_is_turned ? ", 1" : ", 0", g->b_is_turned);
 }

@@ -17,10 +17,12 @@ enum { DEPTH = 64, CHUNK = 8, PITCH_MORE = 8 }; /* steps of k a stage; elements 
 enum { PIECE_BYTES = DEPTH * PTX_PIECE_ROW };   /* by groups, not along k: of 64 elements in each of these rows */
 
 /* Large tiles read least of memory; small ones are for products that have too few large ones for all processors. By groups: large
- * ones are multiplied by four warps together, 64 rows of all columns (wgmma), where the device can. */
+ * ones are multiplied by four warps together, 64 rows of all columns (wgmma), where the device can: so fast that they wait for the
+ * second cache, from which each processor reads its operands, so that those tiles are as large as registers allow. */
 struct halves_form { int rows, columns, warps_down, warps_across, stages; bool by_groups; };
-static const struct halves_form forms[2][PTX_HALVES] = { { { 128, 256, 2, 4, 4, false }, { 64, 64, 2, 2, 4, false } },
-                                                         { { 128, 256, 8, 1, 4, true }, { 64, 64, 2, 2, 4, false } } };
+static const struct halves_form forms[2][PTX_HALVES] = {
+  { { 128, 256, 2, 4, 4, false }, { 128, 128, 2, 2, 3, false }, { 64, 64, 2, 2, 4, false } },
+  { { 192, 256, 12, 1, 4, true }, { 128, 256, 8, 1, 4, true }, { 64, 64, 2, 2, 4, false } } };
 
 static int threads_of(const struct halves_form *f) { return 32 * f->warps_down * f->warps_across; }
 static int stage_bytes(const struct halves_form *f) { return (f->rows + f->columns) * DEPTH * 2; }
@@ -66,8 +68,10 @@ struct half_operand {
   bool is_b, along_k;
   int side, at;              /* elements along the loop; where in a stage it stands */
   int chunks, a_pass, passes; /* in a row of shared memory; rows that the threads copy at a time, and how often */
+  bool is_of_few;            /* threads beyond those rows copy nothing */
   int row_bytes;             /* from row to row there */
-  const char *from, *to;     /* what this thread copies: an address, and an offset in a stage */
+  const char *row;           /* which of them this thread copies first, .. */
+  const char *from, *to;     /* .. from this address, to this offset in a stage */
   const char *pass_bytes, *step_bytes;  /* from pass to pass, from stage to stage */
   const char *left;          /* along k: rows of the matrix from this thread's on; else steps of k from its row on, in all */
   const char *bytes;         /* along k: steps of k from its chunk on, in all; else bytes of its chunk that are of the matrix */
@@ -121,13 +125,19 @@ static const char *difference(struct printer *p, const char *to, const char *fro
   return r;
 }
 
+static int rows_in_stage(const struct half_operand *o) { return o->along_k ? o->side : DEPTH; }
+
 /* What this thread copies of an operand. */
 static void plan_copy(struct printer *p, const struct half_tile *t, struct half_operand *o) {
   const char *row = word(p), *chunk = word(p), *mixed = word(p), *index = longword(p), *k = longword(p), *wide = longword(p);
   o->chunks = (o->along_k ? DEPTH : o->side) / CHUNK;
-  o->a_pass = threads_of(t->f) / o->chunks, o->passes = (o->along_k ? o->side : DEPTH) / o->a_pass;
-  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, ptx_log_2(o->chunks));
-  ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, o->chunks - 1);
+  o->a_pass = threads_of(t->f) / o->chunks / 8 * 8; /* a thread's rows have the same chunks exchanged */
+  o->passes = (rows_in_stage(o) - 1) / o->a_pass + 1;
+  o->is_of_few = threads_of(t->f) != o->a_pass * o->chunks;
+  o->row = row;
+  ptx_line(p, "div.u32 %s, %s, %d", row, t->tid, o->chunks);
+  ptx_line(p, "mul.lo.u32 %s, %s, %d", chunk, row, o->chunks);
+  ptx_line(p, "sub.u32 %s, %s, %s", chunk, t->tid, chunk);
   ptx_line(p, "and.b32 %s, %s, 7", mixed, row);
   ptx_line(p, "xor.b32 %s, %s, %s", mixed, mixed, chunk);
   o->row_bytes = t->f->by_groups ? PTX_PIECE_ROW : o->chunks * 16;
@@ -173,7 +183,11 @@ static void copy_stage(struct printer *p, const struct half_operand *o, const ch
   for (int i = 0; i < o->passes; i++) {
     ptx_line(p, "setp.gt.s32 %s, %s, %d", is, left, i * o->a_pass);
     ptx_line(p, "selp.b32 %s, %s, 0, %s", size, all, is);
-    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s], 16, %s", to, i * o->a_pass * o->row_bytes, from, size);
+    int rows = rows_in_stage(o) - i * o->a_pass; /* the last pass may have fewer */
+    bool is_guarded = o->is_of_few || rows < o->a_pass;
+    if (is_guarded) ptx_line(p, "setp.lt.u32 %s, %s, %d", is, o->row, rows < o->a_pass ? rows : o->a_pass);
+    ptx_line(p, "%s%s%scp.async.cg.shared.global [%s+%d], [%s], 16, %s", is_guarded ? "@" : "", is_guarded ? is : "",
+             is_guarded ? " " : "", to, i * o->a_pass * o->row_bytes, from, size);
     if (i + 1 < o->passes) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->pass_bytes);
   }
   ptx_line(p, "add.s64 %s, %s, %s", o->from, o->from, o->step_bytes);
@@ -228,24 +242,25 @@ static void load_fragments(struct printer *p, const struct half_tile *t, const c
   for (int j = 0; j < t->n / 2; j++) load_fragment(p, &t->operand[1], stage, j, s, f->b[j]);
 }
 
-/* By groups: while a stage is multiplied the next one is waited for. */
-static void group_stage(struct printer *p, const struct half_tile *t, const char *stage) {
-  const char *sums = ptx_group_list(p, (const char *const (*)[4])t->acc[0], t->n), *by = longword(p);
+/* By groups: while a stage is multiplied the next one is waited for. The first step of k sets the sums. */
+static void group_stage(struct printer *p, const struct half_tile *t, const char *stage, const char *k1) {
+  const char *sums = ptx_group_list(p, (const char *const (*)[4])t->acc[0], t->n), *by = longword(p), *is_more = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.gt.s64 %s, %s, 0", is_more, k1);
   ptx_line(p, "sub.s64 %s, %s, %s", by, stage, t->base);
   ptx_group_begin(p);
   for (int s = 0; s < DEPTH / 16; s++) {
     const char *of[2];
     for (int i = 0; i < 2; i++) of[i] = ptx_group_at(p, t->operand[i].told, by, t->operand[i].along_k ? 32 * s : 2 * s * PTX_ATOM);
     ptx_group_multiply(p, &(struct ptx_group){ .type = t->dtype == WEFT_BF16 ? "bf16" : "f16", .columns = t->f->columns,
-                           .adds = true, .sums = sums, .a = of[0], .a_is_turned = !t->operand[0].along_k, .b = of[1],
+                           .adds = true, .adds_if = s ? NULL : is_more, .sums = sums, .a = of[0], .a_is_turned = !t->operand[0].along_k, .b = of[1],
                            .b_is_turned = !t->operand[1].along_k });
   }
   ptx_group_end(p, 1);
 }
 
 /* 16 steps at a time; the fragments of the next are on their way. */
-static void multiply_stage(struct printer *p, const struct half_tile *t, const char *stage) {
-  if (t->f->by_groups) { group_stage(p, t, stage); return; }
+static void multiply_stage(struct printer *p, const struct half_tile *t, const char *stage, const char *k1) {
+  if (t->f->by_groups) { group_stage(p, t, stage, k1); return; }
   const char *type = t->dtype == WEFT_BF16 ? "bf16" : "f16";
   struct half_fragments f[2];
   load_fragments(p, t, stage, 0, &f[0]);
@@ -271,9 +286,9 @@ static void next_stage(struct printer *p, const struct half_tile *t, const char 
   ptx_line(p, "selp.b64 %s, %s, %s, %s", stage, t->base, stage, is);
 }
 
-static void enqueue(struct printer *p, const struct half_tile *t, const char *stage, const char *k0) {
+static void enqueue(struct printer *p, const struct half_tile *t, const char *stage, const char *k0, const char *n) {
   const char *is = ptx_own(p, OWN_PRED), *over = ptx_label(p, "over");
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k0, t->k);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k0, n);
   ptx_line(p, "@%s bra %s", is, over);
   for (int i = 0; i < 2; i++) copy_stage(p, &t->operand[i], stage, k0);
   ptx_place(p, over);
@@ -281,32 +296,39 @@ static void enqueue(struct printer *p, const struct half_tile *t, const char *st
   ptx_line(p, "add.s64 %s, %s, %d", k0, k0, DEPTH);
 }
 
+/* In every turn a stage is enqueued and one multiplied, but in the first ones, which only enqueue. A sum of nothing is one stage of
+ * zeros. */
 static void sums(struct printer *p, const struct half_tile *t) {
-  const char *in = longword(p), *out = longword(p), *end = longword(p), *k0 = longword(p), *k1 = longword(p),
-             *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "steps"), *leave = ptx_label(p, "leave");
-  for (int i = 0; i < t->m; i++)
+  const char *in = longword(p), *out = longword(p), *end = longword(p), *k0 = longword(p), *k1 = longword(p), *n = longword(p),
+             *most = longword(p), *is = ptx_own(p, OWN_PRED), *is_early = ptx_own(p, OWN_PRED), *again = ptx_label(p, "steps"),
+             *early = ptx_label(p, "early");
+  for (int i = 0; i < t->m && !t->f->by_groups; i++)
     for (int j = 0; j < t->n; j++)
       for (int e = 0; e < 4; e++) ptx_line(p, "mov.f32 %s, 0f00000000", t->acc[i][j][e]);
+  int ahead = t->f->by_groups ? t->f->stages - 2 : t->f->stages - 1; /* by groups the stage before may still be multiplied */
   ptx_line(p, "mov.s64 %s, %s", in, t->base);
   ptx_line(p, "mov.s64 %s, %s", out, t->base);
   ptx_line(p, "add.s64 %s, %s, %d", end, t->base, t->f->stages * stage_bytes(t->f));
   ptx_line(p, "mov.s64 %s, 0", k0);
   ptx_line(p, "mov.s64 %s, 0", k1);
-  int ahead = t->f->by_groups ? t->f->stages - 2 : t->f->stages - 1; /* by groups the stage before may still be multiplied */
-  for (int i = 0; i < ahead; i++) enqueue(p, t, in, k0), next_stage(p, t, in, end);
-  ptx_place(p, again);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k1, t->k);
-  ptx_line(p, "@%s bra %s", is, leave);
+  ptx_line(p, "mov.s64 %s, %d", most, ahead * DEPTH);
+  ptx_line(p, "max.s64 %s, %s, 1", n, t->k);
+  ptx_place_loop(p, again);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_early, k0, most);
+  ptx_line(p, "@%s bra %s", is_early, early);
   ptx_line(p, "cp.async.wait_group %d", ahead - 1);
-  if (t->f->by_groups) ptx_line(p, "fence.proxy.async");
+  if (t->f->by_groups) ptx_line(p, "fence.proxy.async.shared::cta");
   ptx_line(p, "bar.sync 0"); /* this stage has come for all, and all are done with the one whose place is next */
-  enqueue(p, t, in, k0);
+  ptx_place(p, early);
+  enqueue(p, t, in, k0, n);
   next_stage(p, t, in, end);
-  multiply_stage(p, t, out);
+  ptx_line(p, "@%s bra %s", is_early, again);
+  multiply_stage(p, t, out, k1);
   next_stage(p, t, out, end);
   ptx_line(p, "add.s64 %s, %s, %d", k1, k1, DEPTH);
-  ptx_line(p, "bra %s", again);
-  ptx_place(p, leave);
+  ptx_line(p, "add.s64 %s, %s, %d", most, most, DEPTH);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, k1, n);
+  ptx_line(p, "@%s bra %s", is, again);
   if (t->f->by_groups) ptx_group_end(p, 0);
   ptx_line(p, "cp.async.wait_group 0");
   ptx_line(p, "bar.sync 0");
@@ -401,9 +423,9 @@ static void tile_of_batch(struct printer *p, void *of) { one_tile(p, of); }
 
 void ptx_halves(struct printer *p, int form) {
   const struct survey_product *x = &p->survey.product;
-  struct half_tile t = { .x = x, 
-                         .f = &forms[p->plan->by_groups][form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
+  struct half_tile t = { .x = x, .f = &forms[p->plan->by_groups][form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
                          .tid = word(p), .lane = word(p), .base = longword(p), .row0 = longword(p), .column0 = longword(p) };
+  p->threads = threads_of(t.f);
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
   ptx_line(p, "mov.u64 %s, halves", t.base);

@@ -119,28 +119,32 @@ static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
 int ptx_log_2(int n) { int k = 0; while (1 << k < n) k++; return k; }
 
-/* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles. */
+/* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles, or of as many as there
+ * are. There are fewer than 2^31 tiles, so that numbers of them are words. */
 void ptx_find_tile(struct printer *p, const char *rows, const char *columns, int tile_rows, int tile_columns, const char *row0,
                    const char *column0) {
-  const char *id = longword(p), *down = longword(p), *across = longword(p), *group = longword(p), *in_group = longword(p),
-             *first = longword(p), *few = longword(p), *w = word(p);
-  ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
-  ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
-  ptx_line(p, "add.s64 %s, %s, %d", down, rows, tile_rows - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", down, down, ptx_log_2(tile_rows));
-  ptx_line(p, "add.s64 %s, %s, %d", across, columns, tile_columns - 1);
-  ptx_line(p, "shr.s64 %s, %s, %d", across, across, ptx_log_2(tile_columns));
-  ptx_line(p, "shl.b64 %s, %s, 3", across, across);
-  ptx_line(p, "div.s64 %s, %s, %s", group, id, across);
-  ptx_line(p, "rem.s64 %s, %s, %s", in_group, id, across);
-  ptx_line(p, "shl.b64 %s, %s, 3", first, group);
-  ptx_line(p, "sub.s64 %s, %s, %s", few, down, first);
-  ptx_line(p, "min.s64 %s, %s, 8", few, few);
-  ptx_line(p, "rem.s64 %s, %s, %s", row0, in_group, few);
-  ptx_line(p, "add.s64 %s, %s, %s", row0, row0, first);
-  ptx_line(p, "shl.b64 %s, %s, %d", row0, row0, ptx_log_2(tile_rows));
-  ptx_line(p, "div.s64 %s, %s, %s", column0, in_group, few);
-  ptx_line(p, "shl.b64 %s, %s, %d", column0, column0, ptx_log_2(tile_columns));
+  const char *id = word(p), *down = word(p), *group = word(p), *first = word(p), *few = word(p), *many = longword(p), *w = word(p);
+  ptx_line(p, "mov.u32 %s, %%ctaid.x", id);
+  ptx_line(p, "add.s64 %s, %s, %d", many, rows, tile_rows - 1);
+  ptx_line(p, "div.s64 %s, %s, %d", many, many, tile_rows);
+  ptx_line(p, "cvt.u32.u64 %s, %s", down, many);
+  ptx_line(p, "add.s64 %s, %s, %d", many, columns, tile_columns - 1);
+  ptx_line(p, "div.s64 %s, %s, %d", many, many, tile_columns);
+  ptx_line(p, "cvt.u32.u64 %s, %s", w, many);
+  ptx_line(p, "min.u32 %s, %s, 8", few, down);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", w, w, few); /* tiles of a group */
+  ptx_line(p, "div.u32 %s, %s, %s", group, id, w);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", w, group, w);
+  ptx_line(p, "sub.u32 %s, %s, %s", id, id, w);
+  ptx_line(p, "shl.b32 %s, %s, 3", first, group);
+  ptx_line(p, "sub.u32 %s, %s, %s", few, down, first);
+  ptx_line(p, "min.u32 %s, %s, 8", few, few);
+  ptx_line(p, "div.u32 %s, %s, %s", w, id, few);
+  ptx_line(p, "mul.wide.u32 %s, %s, %d", column0, w, tile_columns);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", w, w, few);
+  ptx_line(p, "sub.u32 %s, %s, %s", id, id, w);
+  ptx_line(p, "add.u32 %s, %s, %s", id, id, first);
+  ptx_line(p, "mul.wide.u32 %s, %s, %d", row0, id, tile_rows);
 }
 
 const char *ptx_product_length(struct printer *p, const struct survey_product *x) {

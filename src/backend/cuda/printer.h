@@ -235,6 +235,7 @@ struct ptx_group {           /* sums, 64 rows of so many columns (+)= a b, 16 st
   const char *type;          /* "bf16", "f16" */
   int columns;
   bool adds, a_in_registers, a_is_turned, b_is_turned;
+  const char *adds_if;       /* NULL, or a predicate: it adds where that is true */
   const char *sums, *a, *b;  /* sums: the registers; a: what is told of it, or registers in braces */
 };
 const char *ptx_group_told(struct printer *, const char *address, int piece_bytes);
