@@ -1,6 +1,6 @@
 """The works of bench/device.c by PyTorch, eager and compiled, on the first GPU: a line of JSON each, medians by events.
 
-    python3 bench/device_torch.py [--eager] [text ..]    only works whose name contains a text
+    python3 bench/device_torch.py [--eager | --compiled] [text ..]    one of the two; only works whose name contains a text
 """
 import json
 import sys
@@ -136,13 +136,16 @@ def median_ms(run, n=11):
     return sorted(times)[n // 2]
 
 
+def measure(system, wrap, texts):
+    for name, (work, operands) in works.items():
+        if not texts or any(t in name for t in texts):
+            x, g = operands(), wrap(work)
+            ms = median_ms(lambda: g(*x), 3 if "prod" in name else 11)
+            print(json.dumps({"work": name, "system": system, "ms": round(ms, 4)}), flush=True)
+
+
 texts = [t for t in sys.argv[1:] if not t.startswith("--")]
-for name, (work, operands) in works.items():
-    if texts and not any(t in name for t in texts):
-        continue
-    x = operands()
-    few = 3 if "prod" in name else 11
-    print(json.dumps({"work": name, "system": "torch", "ms": round(median_ms(lambda: work(*x), few), 4)}), flush=True)
-    if "--eager" not in sys.argv:
-        compiled = torch.compile(work)
-        print(json.dumps({"work": name, "system": "torch.compile", "ms": round(median_ms(lambda: compiled(*x), few), 4)}), flush=True)
+if "--compiled" not in sys.argv:
+    measure("torch", lambda work: work, texts)
+if "--eager" not in sys.argv:
+    measure("torch.compile", torch.compile, texts)
