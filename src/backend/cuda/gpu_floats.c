@@ -18,7 +18,7 @@
 #include "backend/cuda/printer.h"
 #include <string.h>
 
-enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 128, LANES_ACROSS = 8 }; /* MORE: elements between rows of shared memory: rows of
+enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 128, LANES_ACROSS = 8, PORTIONS = 4 }; /* MORE: elements between rows of shared memory: rows of
                                      a warp are then in different banks; MOST: elements of a thread */
 
 /* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room for.
@@ -247,11 +247,11 @@ static void load_portion(struct printer *p, const struct float_tile *t, const ch
   }
 }
 
-/* There and back along the rows: neighbours share an operand, which is then read once. */
+/* Down and up the columns: neighbours share an operand, which is then read once. */
 static void multiply_step(struct printer *p, const struct float_tile *t, int which) {
-  for (int i = 0; i < t->f->down; i++)
-    for (int e = 0; e < t->f->across; e++) {
-      int j = i % 2 ? t->f->across - 1 - e : e;
+  for (int j = 0; j < t->f->across; j++)
+    for (int e = 0; e < t->f->down; e++) {
+      int i = j % 2 ? t->f->down - 1 - e : e;
       const char *u = t->acc[i * t->f->across + j];
       ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, t->v[which][0][i], t->v[which][1][j], u);
     }
@@ -347,21 +347,34 @@ static void next_stage(struct printer *p, const struct float_tile *t, const char
   ptx_line(p, "selp.b64 %s, %s, %s, %s", stage, t->base, stage, is);
 }
 
-/* What is in the stage `out`, whose first portion is in t->v[0]; then the first portion of the next one is. */
+/* What is in the stage `out`, whose first portion is in t->v[0]; then the first portion of the next one is. A few portions are written
+ * out, which go round: the compiler takes as long as there are instructions. */
 static void multiply_stage(struct printer *p, const struct float_tile *t, const char *out, const char *end, const char *const at[2]) {
-  int portions = t->f->steps / t->portion; /* an even number */
-  for (int i = 0; i < portions; i++) {
-    if (i + 1 < portions) load_portion(p, t, at, (i + 1) * t->portion, (i + 1) % 2);
+  const char *again = ptx_label(p, "portions"), *more = ptx_label(p, "more"), *left = word(p), *is = ptx_own(p, OWN_PRED);
+  int a_round = t->by_dmma ? 4 : PORTIONS, rounds = t->f->steps / t->portion / a_round; /* a_round: an even number */
+  ptx_line(p, "mov.u32 %s, %d", left, rounds);
+  if (rounds > 1) ptx_place_loop(p, again);
+  for (int i = 0; i < a_round; i++) {
+    if (i + 1 < a_round) load_portion(p, t, at, (i + 1) * t->portion, (i + 1) % 2);
     else {
+      if (rounds > 1) {
+        for (int side = 0; side < 2; side++)
+          ptx_line(p, "add.s64 %s, %s, %d", at[side], at[side], offset_of(t, side, 0, a_round * t->portion));
+        ptx_line(p, "sub.u32 %s, %s, 1", left, left);
+        ptx_line(p, "setp.ne.u32 %s, %s, 0", is, left);
+        ptx_line(p, "@%s bra %s", is, more);
+      }
       next_stage(p, t, out, end);
       find_stage(p, t, out, at);
       ptx_line(p, "cp.async.wait_group %d", t->f->stages - 2);
       ptx_line(p, "bar.sync 0"); /* the next stage has come for all, and all have read this one, whose place is the next to fill */
+      ptx_place(p, more);
       load_portion(p, t, at, 0, 0);
     }
     if (t->by_dmma) multiply_four(p, t, i % 2);
     else multiply_step(p, t, i % 2);
   }
+  if (rounds > 1) ptx_line(p, "@%s bra %s", is, again);
 }
 
 /* In every turn a stage is enqueued and one multiplied; but in the first ones, until there are as many as have room. */
