@@ -26,14 +26,18 @@ void text_bytes(struct text *t, const char *s, size_t n) {
 
 void text_add(struct text *t, const char *s) { text_bytes(t, s, strlen(s)); }
 
+/* Into the room there is, mostly; else once more, when there is enough. */
 void text_addv(struct text *t, const char *format, va_list list) {
   va_list again;
   va_copy(again, list);
-  int n = vsnprintf(NULL, 0, format, list);
-  if (n >= 0 && reserve(t, (size_t)n)) {
-    vsnprintf(t->s + t->n, (size_t)n + 1, format, again);
-    t->n += (size_t)n;
+  size_t room = t->failed ? 0 : t->room - t->n;
+  int n = vsnprintf(room ? t->s + t->n : NULL, room, format, list);
+  if (n >= 0 && (size_t)n >= room) {
+    if (room) t->s[t->n] = 0;
+    if (!reserve(t, (size_t)n)) n = -1;
+    else vsnprintf(t->s + t->n, (size_t)n + 1, format, again);
   }
+  if (n > 0) t->n += (size_t)n;
   va_end(again);
 }
 

@@ -5,6 +5,7 @@
 #include "backend/cuda/plan.h"
 #include "backend/cuda/printer.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Lines, names -------------------------------------------------------------------------------------------------------- */
@@ -23,12 +24,17 @@ void ptx_line(struct printer *p, const char *format, ...) {
 }
 
 const char *ptx_textf(struct printer *p, const char *format, ...) {
+  char small[64]; /* most are names */
   struct text t = { 0 };
   va_list args;
   va_start(args, format);
-  text_addv(&t, format, args);
+  int n = vsnprintf(small, sizeof small, format, args);
   va_end(args);
-  const char *copy = t.failed ? NULL : arena_text(p->arena, text_of(&t));
+  bool is_small = n >= 0 && (size_t)n < sizeof small;
+  va_start(args, format);
+  if (!is_small) text_addv(&t, format, args);
+  va_end(args);
+  const char *copy = t.failed ? NULL : arena_text(p->arena, is_small ? small : text_of(&t));
   text_free(&t);
   if (!copy) ptx_refuse(p, "");
   return copy ? copy : "%?"; /* never printed; long enough for all who look at it */
