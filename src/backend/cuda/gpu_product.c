@@ -126,10 +126,10 @@ void ptx_find_tile(struct printer *p, const char *rows, const char *columns, int
   const char *id = word(p), *down = word(p), *group = word(p), *first = word(p), *few = word(p), *many = longword(p), *w = word(p);
   ptx_line(p, "mov.u32 %s, %%ctaid.x", id);
   ptx_line(p, "add.s64 %s, %s, %d", many, rows, tile_rows - 1);
-  ptx_line(p, "div.s64 %s, %s, %d", many, many, tile_rows);
+  ptx_line(p, "shr.s64 %s, %s, %d", many, many, ptx_log_2(tile_rows));
   ptx_line(p, "cvt.u32.u64 %s, %s", down, many);
   ptx_line(p, "add.s64 %s, %s, %d", many, columns, tile_columns - 1);
-  ptx_line(p, "div.s64 %s, %s, %d", many, many, tile_columns);
+  ptx_line(p, "shr.s64 %s, %s, %d", many, many, ptx_log_2(tile_columns));
   ptx_line(p, "cvt.u32.u64 %s, %s", w, many);
   ptx_line(p, "min.u32 %s, %s, 8", few, down);
   ptx_line(p, "mul.lo.u32 %s, %s, %s", w, w, few); /* tiles of a group */

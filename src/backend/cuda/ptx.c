@@ -380,8 +380,7 @@ static struct printer again(const struct printer *p) {
 }
 
 static void large_halves(struct printer *p) { ptx_halves(p, 0); }
-static void middle_halves(struct printer *p) { ptx_halves(p, 1); }
-static void small_halves(struct printer *p) { ptx_halves(p, 2); }
+static void small_halves(struct printer *p) { ptx_halves(p, 1); }
 static void large_floats(struct printer *p) { ptx_floats(p, 0); }
 static void small_floats(struct printer *p) { ptx_floats(p, 1); }
 
@@ -427,8 +426,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   struct printer last = again(&merge);
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
   part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);
-  part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], middle_halves);
-  part(&last, out, plan, PTX_FIRST_HALVES + 2, plan->halves[2], small_halves);
+  part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], small_halves);
   part(&last, out, plan, PTX_FIRST_FLOATS, plan->floats[0], large_floats);
   part(&last, out, plan, PTX_FIRST_FLOATS + 1, plan->floats[1], small_floats);
   last.survey.is_cooperative = p->survey.is_cooperative;

@@ -42,7 +42,7 @@ enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
-enum { PTX_HALVES = 3, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
+enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
 
 /* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,

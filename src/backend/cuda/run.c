@@ -39,7 +39,7 @@ static void code_free(struct code *c) {
 
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
-  const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->halves[2], p->floats[0], p->floats[1], p->wide_entry,
+  const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
                                         p->long_entry, p->loose_entry, p->turned_entry, p->running_entry };
   return name[part];
 }
