@@ -7,8 +7,8 @@
  * the last stage that are not of the matrix are -0 times 0, which leaves every sum as it is. What follows the sum in the text is
  * then done element by element, from shared memory.
  *
- * Of f32 a stage has rows of a step: an operand whose steps are neighbours in memory is turned on its way, element by element, others
- * come 16 bytes at a time. What counts is that the three operands of an fma are not in one bank of registers: with 128 registers a
+ * Of f32 a stage has rows of a step: an operand whose steps are neighbours in memory is turned on its way, element by element,
+ * others come 16 bytes at a time. What counts is that the three operands of an fma are not in one bank of registers: with 128 registers a
  * thread, two blocks of 256, that is so of 8 % of them, with 166, three blocks of 128, of 1 %.
  *
  * Of f64 a warp multiplies by the tensor cores, four steps at a time, whose sums are a chain of fma in the order of k as well:
@@ -17,8 +17,9 @@
 #include "backend/cuda/printer.h"
 #include <string.h>
 
-enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 128, LANES_ACROSS = 8, PORTIONS = 16 }; /* MORE: elements between rows of shared memory: rows of
-                                     a warp are then in different banks; MOST: elements of a thread */
+/* MORE: elements between rows of shared memory: rows of a warp are then in different banks; MOST: elements of a thread;
+ * PORTIONS: of f32, that are written one after the other. */
+enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 64, LANES_ACROSS = 8, PORTIONS = 16 };
 
 /* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room for.
  * Large tiles read least of memory; small ones are for products that have too few large ones for all processors. */
@@ -221,8 +222,8 @@ static void enqueue(struct printer *p, const struct float_tile *t, const char *s
 
 static int lanes_of(int side) { return side ? LANES_ACROSS : 32 / LANES_ACROSS; }
 
-/* Element i of a thread along an axis: those of a warp take turns, four neighbours at a time. By dmma eight rows or columns further,
- * two neighbours of the columns. */
+/* Element i of a thread along an axis: those of a warp take turns, four neighbours at a time. By dmma eight rows or columns
+ * further, two neighbours of the columns. */
 static int element_at(const struct float_tile *t, int side, int i) {
   if (t->by_dmma) return side ? i / 2 * 8 + i % 2 : 8 * i;
   return i / 4 * lanes_of(side) * 4 + i % 4;
@@ -346,8 +347,8 @@ static void next_stage(struct printer *p, const struct float_tile *t, const char
   ptx_line(p, "selp.b64 %s, %s, %s, %s", stage, t->base, stage, is);
 }
 
-/* What is in the stage `out`, whose first portion is in t->v[0]; then the first portion of the next one is. A few portions are written
- * out, which go round: the compiler takes as long as there are instructions. */
+/* What is in the stage `out`, whose first portion is in t->v[0]; then the first portion of the next one is. So many portions are
+ * written out, which go round: the compiler takes as long as there are instructions. */
 static void multiply_stage(struct printer *p, const struct float_tile *t, const char *out, const char *end,
                            const char *const at[2]) {
   const char *again = ptx_label(p, "portions"), *more = ptx_label(p, "more"), *left = word(p), *is = ptx_own(p, OWN_PRED);
@@ -380,9 +381,9 @@ static void multiply_stage(struct printer *p, const struct float_tile *t, const 
 /* In every turn a stage is enqueued and one multiplied; but in the first ones, until there are as many as have room. */
 static void sums(struct printer *p, const struct float_tile *t) {
   const char *in = longword(p), *out = longword(p), *end = longword(p), *k0 = longword(p), *k1 = longword(p), *low = longword(p),
-             *most = longword(p), *at[2] = { longword(p), longword(p) }, *is = ptx_own(p, OWN_PRED), *is_last = ptx_own(p, OWN_PRED),
-             *begin = ptx_label(p, "begin"), *again = ptx_label(p, "steps"), *go_on = ptx_label(p, "on"),
-             *leave = ptx_label(p, "leave");
+             *most = longword(p), *at[2] = { longword(p), longword(p) }, *is = ptx_own(p, OWN_PRED),
+             *is_last = ptx_own(p, OWN_PRED), *begin = ptx_label(p, "begin"), *again = ptx_label(p, "steps"),
+             *go_on = ptx_label(p, "on"), *leave = ptx_label(p, "leave");
   ptx_line(p, "mov.s64 %s, %s", in, t->base);
   ptx_line(p, "mov.s64 %s, %s", out, t->base);
   ptx_line(p, "add.s64 %s, %s, %d", end, t->base, t->f->stages * stage_bytes(t->f, t->width));

@@ -231,7 +231,8 @@ static void load_fragments(struct printer *p, const struct half_tile *t, const c
 
 /* By groups: while a stage is multiplied the next one is waited for. The first step of k sets the sums. */
 static void group_stage(struct printer *p, const struct half_tile *t, const char *stage, const char *k1) {
-  const char *sums = ptx_group_list(p, (const char *const (*)[4])t->acc[0], t->n), *by = longword(p), *is_more = ptx_own(p, OWN_PRED);
+  const char *sums = ptx_group_list(p, (const char *const (*)[4])t->acc[0], t->n), *by = longword(p),
+             *is_more = ptx_own(p, OWN_PRED);
   ptx_line(p, "setp.gt.s64 %s, %s, 0", is_more, k1);
   ptx_line(p, "sub.s64 %s, %s, %s", by, stage, t->base);
   ptx_group_begin(p);
@@ -239,8 +240,8 @@ static void group_stage(struct printer *p, const struct half_tile *t, const char
     const char *of[2];
     for (int i = 0; i < 2; i++) of[i] = ptx_group_at(p, t->operand[i].told, by, t->operand[i].along_k ? 32 * s : 2 * s * PTX_ATOM);
     ptx_group_multiply(p, &(struct ptx_group){ .type = t->dtype == WEFT_BF16 ? "bf16" : "f16", .columns = t->f->columns,
-                           .adds = true, .adds_if = s ? NULL : is_more, .sums = sums, .a = of[0], .a_is_turned = !t->operand[0].along_k, .b = of[1],
-                           .b_is_turned = !t->operand[1].along_k });
+                           .adds = true, .adds_if = s ? NULL : is_more, .sums = sums, .a = of[0],
+                           .a_is_turned = !t->operand[0].along_k, .b = of[1], .b_is_turned = !t->operand[1].along_k });
   }
   ptx_group_end(p, 1);
 }
