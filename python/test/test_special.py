@@ -129,3 +129,15 @@ def test_betaln_is_right_on_its_box():
             want, both = mpmath.loggamma(p) + mpmath.loggamma(q) - mpmath.loggamma(p + q), mpmath.psi(0, p + q)
             size = max(abs(want), abs(p * (mpmath.psi(0, p) - both)), abs(q * (mpmath.psi(0, q) - both)))
             assert abs(mpmath.mpf(float(got)) - want) <= 2e-15 * size, (p, q)
+
+
+@pytest.mark.parametrize("name", ["iv", "jv", "kv"])
+def test_bessel_functions_of_large_orders_are_there_as_long_as_they_are_numbers(name):
+    rng = np.random.default_rng(7)
+    v, x = np.exp(rng.uniform(np.log(20), np.log(1000), 3000)), np.exp(rng.uniform(0, np.log(700), 3000))
+    wanted = getattr(scipy, name)(v, x)
+    got = np.asarray(getattr(special, name)(weft.array(v, weft.float64), weft.array(x, weft.float64)))
+    near = 3 * np.sqrt(2 / (np.pi * x)) if name == "jv" else 0  # of a zero of J: of the size of its waves
+    seen = np.isfinite(wanted) & (np.abs(wanted) > 1e-290)
+    assert seen.sum() > 1000
+    np.testing.assert_array_less(np.abs(got[seen] - wanted[seen]), (1e-10 * np.abs(wanted) + 1e-14 * near * (v < x))[seen])

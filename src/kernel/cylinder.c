@@ -69,12 +69,22 @@ int expand_kve(struct here h, const int in[]) { return k_any(h, in, true); }
 
 /* ---- I ---------------------------------------------------------------------------------------------------------------------- */
 
-/* I e^-x, v >= 0, x >= 0. The k-th of the sum is x^2 / (4 k (v + k)) times the one before it. */
-static int i_of(struct here h, int order, int x) {
+/* of_k of_m e, which may be something where of_m = q^m e^-q / m! is not: q^m / m! = (q e / m)^m m^m e^-m / m! */
+static int i_largest(struct here h, int of_k, int of_m, int m, int q, int e) {
+  int is_tiny = less(h, of_m, number(h, 1e-280)), y = mul(h, of_k, mul(h, of_m, e));
+  rarely(h, is_tiny);
+  int p = power_of(h, quotient(h, mul(h, q, number(h, 0x1.5bf0a8b145769p+1)), m), mul(h, m, number(h, 0.25)));
+  int tiny = mul(h, mul(h, mul(h, mul(h, mul(h, of_k, p), p), gamma_factor(h, m, m)), p), p);
+  return usually(h, is_tiny, tiny, y);
+}
+
+/* I e^-x, v >= 0, x >= 0; I where `e`, e^(x / 2), is not below 0. The k-th of the sum is x^2 / (4 k (v + k)) times the one before it. */
+static int i_of(struct here h, int order, int x, int e) {
   int one = number(h, 1), v = op(h, KIR_MIN, order, number(h, 1e100)), q = half(h, x);
   int by = op(h, KIR_MAX, q, number(h, 1e-150)), least = number(h, 1e-300);
   int k = floor_of(h, half(h, mul(h, x, quotient(h, x, op(h, KIR_MAX, add(h, length(h, x, v), v), least)))));
-  int m = add(h, v, k), largest = mul(h, gamma_factor(h, k, q), gamma_factor(h, m, q));
+  int m = add(h, v, k), of_k = gamma_factor(h, k, q), of_m = gamma_factor(h, m, q);
+  int largest = e < 0 ? mul(h, of_k, of_m) : i_largest(h, mul(h, of_k, e), of_m, m, q, e);
   rounds(h, TERMS);
   int sum = kir_carry(h.b, NULL, one), up = kir_carry(h.b, NULL, one), down = kir_carry(h.b, NULL, one);
   int i = kir_carry(h.b, NULL, one), next = mul(h, up, mul(h, quotient(h, q, add(h, k, i)), quotient(h, q, add(h, m, i))));
@@ -104,15 +114,12 @@ static int i_any(struct here h, const int in[], bool is_scaled) {
   int zero = number(h, 0), inf = number(h, INFINITY), nan = number(h, NAN), v = size_of(h, in[0]), x = size_of(h, in[1]);
   int is_inside = both(h, less(h, x, inf), less(h, v, inf)), whole = is_whole(h, v);
   int is_far = both(h, is_inside, both(h, less(h, number(h, 1000), x), op(h, KIR_LE, mul(h, v, v), mul(h, number(h, 4), x))));
-  int by_sum = both(h, is_inside, none(h, is_far));
+  int by_sum = both(h, is_inside, none(h, is_far)), e = is_scaled ? -1 : exp_plain(h, half(h, x));
   rarely(h, by_sum);
-  int y = usually(h, by_sum, i_of(h, v, x), nan);
+  int y = usually(h, by_sum, i_of(h, v, x, e), nan);
   rarely(h, is_far);
-  y = usually(h, is_far, i_far(h, v, x), y);
-  if (!is_scaled) {
-    int e = exp_plain(h, half(h, x));
-    y = mul(h, mul(h, y, e), e);
-  }
+  int far = i_far(h, v, x);
+  y = usually(h, is_far, is_scaled ? far : mul(h, mul(h, far, e), e), y);
   int is_mixed = both(h, both(h, is_inside, less(h, zero, x)), both(h, less(h, in[0], zero), none(h, whole)));
   rarely(h, is_mixed);
   int part = mul(h, mul(h, number(h, 0x1.45f306dc9c883p-1), sine_of_turns(h, v)), k_of(h, v, x, is_scaled));
@@ -170,6 +177,7 @@ static int j_downwards(struct here h, int v, int x) {
   rounds(h, TERMS);
   int i = kir_carry(h.b, NULL, top), high = kir_carry(h.b, NULL, zero), low = kir_carry(h.b, NULL, number(h, 1e-200));
   int weight = kir_carry(h.b, NULL, one), sum = kir_carry(h.b, NULL, zero), got = kir_carry(h.b, NULL, zero);
+  int since = kir_carry(h.b, NULL, one); /* what the others were scaled by since got was got */
   int order = add(h, i, i), at = add(h, u, order), i_less = sub(h, i, one);
   /* Gamma(u + i) / i!, up to a factor; that of i = 1 is the whole of i = 0. */
   int by = either(h, less(h, zero, i), mul(h, weight, at), either(h, op(h, KIR_EQ, i, zero), weight, zero));
@@ -180,13 +188,14 @@ static int j_downwards(struct here h, int v, int x) {
   int low_next = sub(h, mul(h, mul(h, sub(h, at, one), over), high_next), low);
   int is_large = less(h, number(h, 1e150), op(h, KIR_MAX, size_of(h, low_next), size_of(h, high_next)));
   int by_scale = either(h, is_large, number(h, 1e-250), one), is_end = op(h, KIR_LE, i, end);
-  kir_next(h.b, 6, (int[]){ i, high, low, weight, sum, got },
+  int since_next = either(h, op(h, KIR_LE, order, n), mul(h, since, by_scale), one);
+  kir_next(h.b, 7, (int[]){ i, high, low, weight, sum, got, since },
            (int[]){ i_less, mul(h, high_next, by_scale), mul(h, low_next, by_scale), weight_next,
-                    mul(h, sum_next, by_scale), mul(h, got_next, by_scale) });
+                    mul(h, sum_next, by_scale), got_next, since_next });
   kir_until(h.b, one_of(h, is_end, is_nan(h, low_next)));
   kir_end(h.b);
   int up = add(h, u, one), factor = quotient(h, mul(h, power_of(h, half(h, x), u), weight), mul(h, sum, gamma_of(h, up)));
-  return either(h, less(h, i, end), mul(h, got, factor), number(h, NAN));
+  return either(h, less(h, i, end), mul(h, mul(h, got, factor), since), number(h, NAN));
 }
 
 /* J_-v = (-1)^v J_v of whole v, J(-x) = (-1)^v J(x). Of other negative orders near 0, the first term is all of it. */
