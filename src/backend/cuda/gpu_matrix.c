@@ -325,6 +325,32 @@ entry cholesky_end(f64* a, T* y, s64* status, u64 n, u64 all) { ) QUIET_NAN WRIT
     u64 largest = place_of[0];       \
     bar;)
 
+/* Step s of the same among lanes: a lane and the one whose number differs in bit s come to have what is larger. */
+#define LARGER_OF_TWO_LANES WRITTEN(                                          \
+      u32 low = shfl_xor(u32(best & 0xffffffff), 1 << s);                     \
+      u32 high = shfl_xor(u32(best >> 32), 1 << s);                           \
+      u32 its_place = shfl_xor(at, 1 << s);                                   \
+      u64 other = (u64(high) << 32) | u64(low);                               \
+      at = other > best || (other == best && its_place < at) ? its_place : at; \
+      best = max(other, best);)
+
+/* sign: that of the n rows' order, -1 for each exchange of two that leads to it: a cycle of k rows takes k - 1. seen: room for n bytes. */
+#define SIGN_OF_ORDER WRITTEN(                          \
+    f64 sign = 1;                                       \
+    u64 i = 0;                                          \
+    while (i < n) { seen[i] = 0; i = i + 1; }           \
+    i = 0;                                              \
+    while (i < n) {                                     \
+      u64 k = i;                                        \
+      while (seen[k] == 0) {                            \
+        seen[k] = 1;                                    \
+        u64 next = u64(order[k]);                       \
+        sign = next != i ? -sign : sign;                \
+        k = next;                                       \
+      }                                                 \
+      i = i + 1;                                        \
+    })
+
 /* ---- LU ---- */
 
 static const char lu_text[] =
@@ -430,26 +456,12 @@ entry lu_panel(f64* all, u32* swaps, s64* status, u64 n, u64 from, u64 to) of 51
       at = bits > best ? i : at;
       best = max(bits, best);
     }
-    repeat (s, 5) {
-      u32 low = shfl_xor(u32(best & 0xffffffff), 1 << s);
-      u32 high = shfl_xor(u32(best >> 32), 1 << s);
-      u32 its_place = shfl_xor(at, 1 << s);
-      u64 other = (u64(high) << 32) | u64(low);
-      at = other > best || (other == best && its_place < at) ? its_place : at;
-      best = max(other, best);
-    }
+    repeat (s, 5) { ) LARGER_OF_TWO_LANES WRITTEN( }
     if (lane == 0) { size_of[(k % 2) * 16 + own] = best; place_of[(k % 2) * 16 + own] = at; }
     bar;
     best = size_of[(k % 2) * 16 + lane % 16];
     at = place_of[(k % 2) * 16 + lane % 16];
-    repeat (s, 4) {
-      u32 low = shfl_xor(u32(best & 0xffffffff), 1 << s);
-      u32 high = shfl_xor(u32(best >> 32), 1 << s);
-      u32 its_place = shfl_xor(at, 1 << s);
-      u64 other = (u64(high) << 32) | u64(low);
-      at = other > best || (other == best && its_place < at) ? its_place : at;
-      best = max(other, best);
-    }
+    repeat (s, 4) { ) LARGER_OF_TWO_LANES WRITTEN( }
     if (tid == k) { repeat (w, 8) { line_k[(k % 2) * 8 + w] = x[w]; } }
     repeat (r, 4) { if (tid + 512 * r == at) { repeat (w, 8) { line_p[(k % 2) * 8 + w] = x[r * 8 + w]; } } }
     bar;
@@ -521,20 +533,7 @@ entry lu_determinant(f64* all, s64* orders, u8* all_seen, T* signs, T* sizes, T*
     f64* a = all + p * n * n;
     s64* order = orders + p * n;
     u8* seen = all_seen + p * n;
-    f64 sign = 1;
-    u64 i = 0;
-    while (i < n) { seen[i] = 0; i = i + 1; }
-    i = 0;
-    while (i < n) {
-      u64 k = i;
-      while (seen[k] == 0) {
-        seen[k] = 1;
-        u64 next = u64(order[k]);
-        sign = next != i ? -sign : sign;
-        k = next;
-      }
-      i = i + 1;
-    }
+    ) SIGN_OF_ORDER WRITTEN(
     f64 det = sign;
     f64 size = 0;
     i = 0;
@@ -596,20 +595,7 @@ entry adjugate_good(f64* b, f64* lu, s64* orders, u8* all_seen, s64* status, u64
   if (tid == 0) {
     s64* order = orders + p * n;
     u8* seen = all_seen + p * n;
-    f64 sign = 1;
-    u64 i = 0;
-    while (i < n) { seen[i] = 0; i = i + 1; }
-    i = 0;
-    while (i < n) {
-      u64 k = i;
-      while (seen[k] == 0) {
-        seen[k] = 1;
-        u64 next = u64(order[k]);
-        sign = next != i ? -sign : sign;
-        k = next;
-      }
-      i = i + 1;
-    }
+    ) SIGN_OF_ORDER WRITTEN(
     i = 0;
     while (i < n) { sign = sign * a[i * n + i]; i = i + 1; }
     of_all[0] = sign;
