@@ -115,7 +115,7 @@ uint64_t graph_epoch(void);                           /* a new one; lock held */
 /* All nodes that the targets need, inputs before users, each once; does not go below nodes for which stop() is true
  * (they are in the list). Iterative; graph lock held (uses mark and slot: slot = index in the list). */
 struct node_list { struct node **node; int n, room; };
-struct visit { struct node *node; int next, n; };     /* of an iterative walk: a node, which of its inputs comes next, and of how many */
+struct visit { struct node *node; int next, n; };  /* of an iterative walk: a node, which of its inputs comes next, of how many */
 bool walk(struct node_list *, int n, struct node *const targets[], bool (*stop)(const struct node *)); /* false: memory */
 void node_list_free(struct node_list *);
 

@@ -165,7 +165,8 @@ static void scatter_in_batches(const struct work *w, struct node *n) {
   int64_t rows = 1;
   if (!w->by_patches || node_count(index) < SCATTER_MANY || (a->how != WEFT_SET && scatter_is_by_copies(n))) return;
   int most = a->n < index->rank ? a->n - 1 : index->rank - 1;
-  while (batch < most && index->dims[batch] == n->dims[batch] && counts_along(n->in[2 + batch], batch)) rows *= index->dims[batch++];
+  while (batch < most && index->dims[batch] == n->dims[batch] && counts_along(n->in[2 + batch], batch))
+    rows *= index->dims[batch++];
   if (!batch || node_count(index) / rows < SCATTER_ROW) return;
   a->batch = batch, a->n -= batch, n->n_in -= batch;
   memmove(n->in + 2, n->in + 2 + batch, sizeof *n->in * (size_t)a->n);

@@ -3,166 +3,113 @@
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "op/operand.h"
-#include "transform/transform.h"
-
-struct forward {
-  struct subgraph g;
-  struct node **tangent;   /* of node i; a reference. NULL: zero */
-  struct node ***results;  /* nodes with several results: the tangent of each. NULL: all zero */
-  bool *is_given;
-  struct failure *failure;
-};
-
-static bool failed(struct forward *f, struct failure *why) {
-  if (f->failure) failure_release(why);
-  else f->failure = why;
-  return false;
-}
-
-static int operand(const struct forward *f, int i, int k) { return f->g.operand[f->g.first[i] + k]; }
-
-static bool moves(const struct forward *f, int i) {
-  for (int k = 0; k < subgraph_arity(&f->g, i); k++) {
-    int j = operand(f, i, k);
-    if (f->tangent[j] || f->results[j]) return true;
-  }
-  return false;
-}
+#include "transform/images.h"
 
 /* The operand that tells a size may be one without a tangent. */
-static bool wait(struct forward *f, int i) {
+static bool wait(struct images *f, int i) {
   struct failure *why = NULL;
-  if (!f->tangent[i] || node_is_known(f->tangent[i])) return true;
-  struct node *t = result_of(array_sized_by(array_of(f->tangent[i]), handle_of(f->g.node[i])), &why);
-  f->tangent[i] = t;
-  return t ? true : failed(f, why);
+  if (!f->image[i] || node_is_known(f->image[i])) return true;
+  struct node *t = result_of(array_sized_by(array_of(f->image[i]), handle_of(f->g.node[i])), &why);
+  f->image[i] = t;
+  return t ? true : images_fail(f, why);
 }
 
-static bool apply_at_once(struct forward *f, int i, struct applied *a) {
+static bool apply_at_once(struct images *f, int i, struct applied *a) {
   weft_array **dx = mem_alloc((size_t)a->n_in * sizeof *dx);
   struct failure *why = NULL;
-  if (!dx) return failed(f, no_memory());
+  if (!dx) return images_fail(f, no_memory());
   for (int k = 0; k < a->n_in; k++) {
-    struct node *t = f->tangent[operand(f, i, k)];
+    struct node *t = f->image[images_operand(f, i, k)];
     dx[k] = t ? handle_of(t) : NULL;
   }
-  bool ok = accumulate(&f->tangent[i], f->g.node[i]->op->push(&a->rule, dx), f->g.node[i], &why) || failed(f, why);
+  bool ok = accumulate(&f->image[i], f->g.node[i]->op->push(&a->rule, dx), f->g.node[i], &why) || images_fail(f, why);
   mem_free(dx);
   return ok;
 }
 
-static bool apply_one(struct forward *f, int i, struct applied *a) {
+static bool apply_one(struct images *f, int i, struct applied *a) {
   const struct op *op = f->g.node[i]->op;
   bool has_all = true;
   a->rule.out = handle_of(f->g.node[i]);
   if (op->push) return apply_at_once(f, i, a);
   for (int k = 0; k < a->n_in; k++) {
-    struct node *t = f->tangent[operand(f, i, k)];
+    struct node *t = f->image[images_operand(f, i, k)];
     has_all &= t != NULL;
     if (!t) continue;
     weft_array *dx = handle_of(t);
     weft_array *d = op->jvp ? op->jvp(&a->rule, k, dx) : op->partial ? times(dx, op->partial(&a->rule, k)) : NULL;
     struct failure *why = NULL;
-    if (!accumulate(&f->tangent[i], d, f->g.node[i], &why)) return failed(f, why);
+    if (!accumulate(&f->image[i], d, f->g.node[i], &why)) return images_fail(f, why);
     has_all &= d != NULL;
   }
   return has_all || wait(f, i);
 }
 
-static bool keep_results(struct forward *f, int i, int n_out, weft_array *const dy[]) {
+static bool keep_results(struct images *f, int i, int n_out, weft_array *const dy[]) {
   f->results[i] = node_list_new(n_out);
-  if (!f->results[i]) return failed(f, no_memory());
+  if (!f->results[i]) return images_fail(f, no_memory());
   for (int k = 0; k < n_out; k++) {
     struct failure *why = NULL;
-    if (dy[k] && !(f->results[i][k] = result_of(dy[k], &why))) return failed(f, why);
+    if (dy[k] && !(f->results[i][k] = result_of(dy[k], &why))) return images_fail(f, why);
   }
   return true;
 }
 
-static bool apply_many(struct forward *f, int i, struct applied *a) {
+static bool apply_many(struct images *f, int i, struct applied *a) {
   const struct many *many = f->g.node[i]->op->many;
   int n_out = many->count(f->g.node[i]);
   weft_array **dy = mem_alloc((size_t)(n_out + a->n_in + 1) * sizeof *dy), **dx = dy ? dy + n_out : NULL;
-  if (!dy) return failed(f, no_memory());
+  if (!dy) return images_fail(f, no_memory());
   for (int k = 0; k < a->n_in; k++) {
-    struct node *t = f->tangent[operand(f, i, k)];
+    struct node *t = f->image[images_operand(f, i, k)];
     dx[k] = t ? handle_of(t) : NULL;
   }
-  bool ok = many->jvp || failed(f, no_rule("weft_jvp", f->g.node[i]));
+  bool ok = many->jvp || images_fail(f, no_rule("weft_jvp", f->g.node[i]));
   if (ok) many->jvp(&a->rule, dx, dy);
   ok = ok && keep_results(f, i, n_out, dy);
   mem_free(dy);
   return ok;
 }
 
-static bool apply(struct forward *f, int i) {
+static bool apply(struct images *f, int i) {
   struct applied a;
   int n_in = subgraph_arity(&f->g, i);
   struct node **in = node_list_new(n_in);
-  for (int k = 0; in && k < n_in; k++) in[k] = f->g.node[operand(f, i, k)];
+  for (int k = 0; in && k < n_in; k++) in[k] = f->g.node[images_operand(f, i, k)];
   bool ok = in && rule_open(&a, f->g.node[i], n_in, in);
   mem_free(in);
-  if (!ok) return failed(f, no_memory());
+  if (!ok) return images_fail(f, no_memory());
   ok = f->g.node[i]->op->many ? apply_many(f, i, &a) : apply_one(f, i, &a);
   rule_close(&a);
   return ok;
 }
 
-static void take_item(struct forward *f, int i) {
-  struct node **results = f->results[operand(f, i, 0)];
-  struct node *t = results ? results[((const struct item_attr *)f->g.node[i]->attr)->k] : NULL;
-  f->tangent[i] = t ? node_retain(t) : NULL;
-}
-
-static bool visit(struct forward *f, int i, uint64_t oldest) {
+static bool visit(struct images *f, int i, uint64_t oldest) {
   const struct node *n = f->g.node[i];
   if (f->is_given[i]) return true;
-  if (n->serial > oldest && subgraph_is_dropped(&f->g, i) && is_differentiable(n)) return failed(f, no_history("weft_jvp", n));
-  if (!moves(f, i) || !(n->op->many || is_differentiable(n))) return true;
-  if (n->op == &op_item) return take_item(f, i), true;
+  if (n->serial > oldest && subgraph_is_dropped(&f->g, i) && is_differentiable(n)) return images_fail(f, no_history("weft_jvp", n));
+  if (!images_move(f, i) || !(n->op->many || is_differentiable(n))) return true;
+  if (n->op == &op_item) {
+    struct node *t = images_item(f, i);
+    f->image[i] = t ? node_retain(t) : NULL;
+    return true;
+  }
   return apply(f, i);
-}
-
-static bool prepare(struct forward *f, int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[]) {
-  bool ok = subgraph_take(&f->g, m, y, n, x, oldest_of(n, x));
-  if (ok) {
-    f->tangent = node_list_new(f->g.n);
-    f->results = mem_alloc((size_t)f->g.n * sizeof *f->results);
-    f->is_given = mem_alloc((size_t)f->g.n + 1);
-    ok = f->tangent && f->results && f->is_given;
-  }
-  if (!ok) return failed(f, no_memory());
-  for (int j = 0; j < n; j++) {
-    int i = f->g.wall[j];
-    if (i < 0) continue;
-    f->is_given[i] = true;
-    if (dx[j] && !f->tangent[i]) f->tangent[i] = node_retain(dx[j]);
-  }
-  return true;
-}
-
-static void finish(struct forward *f) {
-  for (int i = 0; f->results && i < f->g.n; i++)
-    if (f->results[i]) node_list_drop(f->g.node[i]->op->many->count(f->g.node[i]), f->results[i]);
-  node_list_drop(f->g.n, f->tangent);
-  mem_free(f->results);
-  mem_free(f->is_given);
-  subgraph_free(&f->g);
 }
 
 bool push(int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[], struct node *dy[],
           struct failure **failure) {
   for (int j = 0; j < m; j++) dy[j] = NULL;
   if (!n || !m) return true;
-  struct forward f = { 0 };
-  bool ok = prepare(&f, n, x, dx, m, y);
+  struct images f = { 0 };
+  bool ok = images_begin(&f, n, x, dx, m, y);
   uint64_t oldest = oldest_of(n, x);
   for (int i = 0; ok && i < f.g.n; i++) ok = visit(&f, i, oldest);
   for (int j = 0; ok && j < m; j++) {
-    struct node *t = f.tangent[f.g.target[j]];
+    struct node *t = f.image[f.g.target[j]];
     dy[j] = t ? node_retain(t) : NULL;
   }
-  finish(&f);
+  images_end(&f);
   *failure = f.failure;
   return ok;
 }

@@ -4,33 +4,16 @@
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "op/operand.h"
+#include "transform/images.h"
 #include "transform/loop.h"
 
 struct mapping {
-  struct subgraph g;
+  struct images of;        /* with the new axis */
   dim rows;
   struct node *active;     /* NULL: all rows are */
-  struct node **mapped;    /* node i with the new axis; a reference. NULL: not mapped */
-  struct node ***results;  /* nodes with several results: each of them mapped, or NULL */
-  bool *is_given;
-  struct failure *failure;
 };
 
-static bool failed(struct mapping *m, struct failure *why) {
-  if (m->failure) failure_release(why);
-  else m->failure = why;
-  return false;
-}
-
-static int operand(const struct mapping *m, int i, int k) { return m->g.operand[m->g.first[i] + k]; }
-
-static bool moves(const struct mapping *m, int i) {
-  for (int k = 0; k < subgraph_arity(&m->g, i); k++) {
-    int j = operand(m, i, k);
-    if (m->mapped[j] || m->results[j]) return true;
-  }
-  return false;
-}
+static bool failed(struct mapping *m, struct failure *why) { return images_fail(&m->of, why); }
 
 /* ---- One node ---- */
 
@@ -40,20 +23,20 @@ static void more_dims(const struct mapping *m, const struct node *n, dim dims[])
 }
 
 static bool apply_element(struct mapping *m, int i) {
-  struct node *n = m->g.node[i], *in[8];
+  struct node *n = m->of.g.node[i], *in[8];
   dim dims[WEFT_RANK_MAX];
-  int n_in = subgraph_arity(&m->g, i);
+  int n_in = subgraph_arity(&m->of.g, i);
   if (n_in > 8) return failed(m, fail(WEFT_ERR_INTERNAL, n->origin, "weft_map: %s has %d operands", n->op->name, n_in));
   more_dims(m, n, dims);
   bool ok = true;
   for (int k = 0; k < n_in; k++) {
-    int j = operand(m, i, k);
-    in[k] = m->mapped[j] ? node_retain(m->mapped[j]) : node_broadcast(node_retain(m->g.node[j]), n->rank + 1, dims);
+    int j = images_operand(&m->of, i, k);
+    in[k] = m->of.image[j] ? node_retain(m->of.image[j]) : node_broadcast(node_retain(m->of.g.node[j]), n->rank + 1, dims);
     ok &= in[k] != NULL;
   }
-  m->mapped[i] = ok ? node_make(n->op, (weft_dtype)n->dtype, n->rank + 1, dims, n_in, in, n->attr, n->attr_bytes) : NULL;
+  m->of.image[i] = ok ? node_make(n->op, (weft_dtype)n->dtype, n->rank + 1, dims, n_in, in, n->attr, n->attr_bytes) : NULL;
   nodes_release(n_in, in);
-  return m->mapped[i] ? true : failed(m, no_memory());
+  return m->of.image[i] ? true : failed(m, no_memory());
 }
 
 static bool has_expected_shape(struct mapping *m, const struct node *n, const struct node *now) {
@@ -66,27 +49,27 @@ static bool has_expected_shape(struct mapping *m, const struct node *n, const st
 }
 
 static bool apply_one(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
-  struct node *n = m->g.node[i];
+  struct node *n = m->of.g.node[i];
   struct failure *why = NULL;
   if (!n->op->batch) return failed(m, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_map: no rule for weft_%s", n->op->name));
   a->rule.out = handle_of(n);
-  m->mapped[i] = result_of(n->op->batch(&a->rule, is_mapped), &why);
-  return m->mapped[i] ? has_expected_shape(m, n, m->mapped[i]) : failed(m, why);
+  m->of.image[i] = result_of(n->op->batch(&a->rule, is_mapped), &why);
+  return m->of.image[i] ? has_expected_shape(m, n, m->of.image[i]) : failed(m, why);
 }
 
 /* A bad result is kept too: it matters only if somebody uses it. */
 static void keep_results(struct mapping *m, int i, int n_out, weft_array *const ys[], const bool is_mapped_out[]) {
   for (int k = 0; k < n_out; k++)
-    if (ys[k] && is_mapped_out[k]) m->results[i][k] = array_node(ys[k]);
+    if (ys[k] && is_mapped_out[k]) m->of.results[i][k] = array_node(ys[k]);
 }
 
 static bool apply_many(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
-  const struct many *many = m->g.node[i]->op->many;
-  int n_out = many->count(m->g.node[i]);
+  const struct many *many = m->of.g.node[i]->op->many;
+  int n_out = many->count(m->of.g.node[i]);
   weft_array **ys = mem_alloc((size_t)(n_out + 1) * sizeof *ys);
   bool *is_mapped_out = mem_alloc((size_t)n_out + 1);
-  m->results[i] = node_list_new(n_out);
-  bool ok = ys && is_mapped_out && m->results[i] ? true : failed(m, no_memory());
+  m->of.results[i] = node_list_new(n_out);
+  bool ok = ys && is_mapped_out && m->of.results[i] ? true : failed(m, no_memory());
   if (ok) {
     many->batch(&a->rule, is_mapped, ys, is_mapped_out);
     keep_results(m, i, n_out, ys, is_mapped_out);
@@ -98,20 +81,20 @@ static bool apply_many(struct mapping *m, int i, struct applied *a, const bool i
 
 static bool apply_rule(struct mapping *m, int i) {
   struct applied a;
-  int n_in = subgraph_arity(&m->g, i);
+  int n_in = subgraph_arity(&m->of.g, i);
   struct node **in = node_list_new(n_in);
   bool *is_mapped = mem_alloc((size_t)n_in + 1), ok = in && is_mapped;
   for (int k = 0; ok && k < n_in; k++) {
-    int j = operand(m, i, k);
-    is_mapped[k] = m->mapped[j];
-    in[k] = m->mapped[j] ? m->mapped[j] : m->g.node[j];
+    int j = images_operand(&m->of, i, k);
+    is_mapped[k] = m->of.image[j];
+    in[k] = m->of.image[j] ? m->of.image[j] : m->of.g.node[j];
   }
-  ok = ok && rule_open(&a, m->g.node[i], n_in, in);
+  ok = ok && rule_open(&a, m->of.g.node[i], n_in, in);
   mem_free(in);
   if (!ok) failed(m, no_memory());
   else {
     a.rule.active = m->active ? handle_of(m->active) : NULL;
-    ok = m->g.node[i]->op->many ? apply_many(m, i, &a, is_mapped) : apply_one(m, i, &a, is_mapped);
+    ok = m->of.g.node[i]->op->many ? apply_many(m, i, &a, is_mapped) : apply_one(m, i, &a, is_mapped);
     rule_close(&a);
   }
   mem_free(is_mapped);
@@ -119,52 +102,22 @@ static bool apply_rule(struct mapping *m, int i) {
 }
 
 static bool take_item(struct mapping *m, int i) {
-  struct node **results = m->results[operand(m, i, 0)];
-  struct node *y = results ? results[((const struct item_attr *)m->g.node[i]->attr)->k] : NULL;
+  struct node *y = images_item(&m->of, i);
   if (y && y->op == &op_bad) return failed(m, failure_retain(y->failure));
-  m->mapped[i] = y ? node_retain(y) : NULL;
+  m->of.image[i] = y ? node_retain(y) : NULL;
   return true;
 }
 
 /* A size is the same in every row. */
 static bool visit(struct mapping *m, int i, uint64_t oldest) {
-  const struct node *n = m->g.node[i];
-  if (m->is_given[i]) return true;
-  if (n->serial > oldest && subgraph_is_dropped(&m->g, i)) return failed(m, no_history("weft_map", n));
-  if (n->op->kind == OP_SIZE || !moves(m, i)) return true;
+  const struct node *n = m->of.g.node[i];
+  if (m->of.is_given[i]) return true;
+  if (n->serial > oldest && subgraph_is_dropped(&m->of.g, i)) return failed(m, no_history("weft_map", n));
+  if (n->op->kind == OP_SIZE || !images_move(&m->of, i)) return true;
   if (n->op == &op_item) return take_item(m, i);
   if (n->rank == WEFT_RANK_MAX)
     return failed(m, fail(WEFT_ERR_SHAPE, n->origin, "weft_map: %s has rank %d already", n->op->name, n->rank));
   return n->op->kind == OP_ELEMENT ? apply_element(m, i) : apply_rule(m, i);
-}
-
-/* ---- All of it ---- */
-
-static bool prepare(struct mapping *m, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[]) {
-  bool ok = subgraph_take(&m->g, n_y, y, n, x, oldest_of(n, x));
-  if (ok) {
-    m->mapped = node_list_new(m->g.n);
-    m->results = mem_alloc((size_t)m->g.n * sizeof *m->results);
-    m->is_given = mem_alloc((size_t)m->g.n + 1);
-    ok = m->mapped && m->results && m->is_given;
-  }
-  if (!ok) return failed(m, no_memory());
-  for (int j = 0; j < n; j++) {
-    int i = m->g.wall[j];
-    if (i < 0) continue;
-    m->is_given[i] = true;
-    if (xs[j] && !m->mapped[i]) m->mapped[i] = node_retain(xs[j]);
-  }
-  return true;
-}
-
-static void finish(struct mapping *m) {
-  for (int i = 0; m->results && i < m->g.n; i++)
-    if (m->results[i]) node_list_drop(m->g.node[i]->op->many->count(m->g.node[i]), m->results[i]);
-  node_list_drop(m->g.n, m->mapped);
-  mem_free(m->results);
-  mem_free(m->is_given);
-  subgraph_free(&m->g);
 }
 
 /* ---- Names that are left ----
@@ -183,7 +136,7 @@ static bool list_names(struct mapping *m, struct mapped_names *l, int n, struct 
     if (!xs[j]) continue;
     l->from[l->n] = node_retain(xs[j]), l->to[l->n++] = node_retain(xs[j]);
     if (!is_name(x[j])) continue;
-    l->from[l->n] = node_retain(x[j]), l->to[l->n] = result_of(zeros_of(x[j]), &m->failure);
+    l->from[l->n] = node_retain(x[j]), l->to[l->n] = result_of(zeros_of(x[j]), &m->of.failure);
     if (!l->to[l->n++]) return false;
   }
   return true;
@@ -212,7 +165,7 @@ static bool settle_names(struct mapping *m, int n, struct node *const x[], struc
   struct mapped_names l = { 0, node_list_new(2 * n), node_list_new(2 * n), node_list_new(n_y), node_list_new(n_y) };
   bool ok = l.from && l.to && l.target && l.now ? list_names(m, &l, n, x, xs) : failed(m, no_memory());
   for (int k = 0; ok && k < n_y; k++) l.target[k] = node_retain(ys[k] ? ys[k] : y[k]);
-  ok = ok && graph_substitute(l.n, l.from, l.to, n_y, l.target, l.now, &m->failure);
+  ok = ok && graph_substitute(l.n, l.from, l.to, n_y, l.target, l.now, &m->of.failure);
   for (int k = 0; ok && k < n_y; k++) ok = take_now(m, &l, k, y[k], &ys[k]);
   node_list_drop(2 * n, l.from);
   node_list_drop(2 * n, l.to);
@@ -227,20 +180,20 @@ static bool spread_nodes(dim rows, struct node *active, int n, struct node *cons
   for (int j = 0; j < n_y; j++) ys[j] = NULL;
   if (!n || !n_y) return true;
   struct mapping m = { .rows = rows, .active = active };
-  bool ok = prepare(&m, n, x, xs, n_y, y);
+  bool ok = images_begin(&m.of, n, x, xs, n_y, y);
   uint64_t oldest = oldest_of(n, x);
-  for (int i = 0; ok && i < m.g.n; i++) ok = visit(&m, i, oldest);
+  for (int i = 0; ok && i < m.of.g.n; i++) ok = visit(&m, i, oldest);
   for (int j = 0; ok && j < n_y; j++) {
-    struct node *now = m.mapped[m.g.target[j]];
+    struct node *now = m.of.image[m.of.g.target[j]];
     ys[j] = now ? node_retain(now) : NULL;
   }
-  finish(&m);
+  images_end(&m.of);
   if (ok && has_names(n, x, xs)) ok = settle_names(&m, n, x, xs, n_y, y, ys);
   for (int j = 0; !ok && j < n_y; j++) {
     node_release(ys[j]);
     ys[j] = NULL;
   }
-  *failure = m.failure;
+  *failure = m.of.failure;
   return ok;
 }
 

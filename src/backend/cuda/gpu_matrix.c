@@ -334,7 +334,7 @@ entry cholesky_end(f64* a, T* y, s64* status, u64 n, u64 all) { ) QUIET_NAN WRIT
       at = other > best || (other == best && its_place < at) ? its_place : at; \
       best = max(other, best);)
 
-/* sign: that of the n rows' order, -1 for each exchange of two that leads to it: a cycle of k rows takes k - 1. seen: room for n bytes. */
+/* sign: that of the n rows' order, -1 for each exchange of two that leads to it: a cycle of k rows takes k - 1. seen: n bytes. */
 #define SIGN_OF_ORDER WRITTEN(                          \
     f64 sign = 1;                                       \
     u64 i = 0;                                          \
