@@ -100,3 +100,19 @@ def test_they_are_differentiated_and_compiled():
 def test_mistakes_are_named(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_huge_numbers_of_times_end_at_once():
+    x = weft.array([1.0, 2.0, 3.0])
+    assert weft.polyder(x, 10**18).shape == (0,) and weft.polyder(x, 3).shape == (0,) and weft.polyder(x, 2).tolist() == [2]
+    assert weft.diff(x, 2**40).shape == (0,)
+    for wrong in (lambda: weft.polyder(x, -1), lambda: weft.polyint(x, 10**18), lambda: weft.array_split(x, 10**18),
+                  lambda: weft.vander(weft.ones((2, 2)), 3)):
+        with pytest.raises(ValueError):
+            wrong()
+    with pytest.raises((ValueError, MemoryError)):
+        weft.eval(weft.vander(x, 10**15))
+    with pytest.raises(NotImplementedError, match="diff: 1000000000000 times along a size that is not known yet"):
+        weft.compile(lambda y: weft.diff(y, 10**12), shapes="any")(x)
+    assert weft.vander(weft.array([2, 3], dtype=weft.int32), 4).tolist() == [[8, 4, 2, 1], [27, 9, 3, 1]]
+    assert weft.vander(x[:0], 3).shape == (0, 3) and weft.vander(x, 1).tolist() == [[1], [1], [1]]

@@ -784,3 +784,9 @@ def test_a_cache_has_what_was_written_whatever_fails_behind_it():
             if rng.random() < 0.5:
                 assert np.array_equal(np.array(keys), right)
         assert np.array_equal(np.array(keys), right) and np.array_equal(np.array(held), was)
+
+
+def test_differences_taken_more_often_than_there_are_elements_are_nothing():
+    for n in (2, 3, 2**40):
+        assert mx.diff(mx.array([1.0, 5.0]), n).shape == (0,)
+    assert mx.diff(mx.array([[1, 4], [9, 9]]), 2**62, axis=0).shape == (0, 2)
