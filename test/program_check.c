@@ -377,8 +377,13 @@ static bool has_long_einsum(const struct program *p) {
   return false;
 }
 
+/* A derivative that is written while sizes are open is written otherwise: parts of which nobody knows yet that they lie apart are added,
+ * not placed side by side, and terms come in another order. */
+static bool has_derivative(const struct program *p) { return uses(p, "weft_grad") || uses(p, "weft_jvp"); }
+
 static bool check_function(const struct program *p, FILE *out, const struct truth *t, bool is_open) {
-  if (is_open && has_long_einsum(p)) return used("excused"), true;
+  bool is_rounded = is_open && has_derivative(p);
+  if ((is_open && has_long_einsum(p)) || (is_rounded && !p->is_smooth)) return used("excused"), true;
   struct build *b = calloc(1, sizeof *b);
   struct results r = { 0 };
   weft_array *in[PROGRAM_STEPS], *arg[PROGRAM_STEPS], *y[PROGRAM_OUTS], *result[PROGRAM_OUTS];
@@ -404,7 +409,7 @@ static bool check_function(const struct program *p, FILE *out, const struct trut
     weft_call(f, n_in, arg, n, result);
     if (is_open && weft_check(result[0])) { is_skipped = true, used("excused"); break; }
     ok = compute(p, out, is_open ? "as an open function" : "as a function", n, result, &r, &is_skipped) &&
-         are_same(p, out, is_open ? "as an open function" : times ? "as a function, again" : "as a function", &t->plain, &r, true);
+         are_same(p, out, is_open ? "as an open function" : times ? "as a function, again" : "as a function", &t->plain, &r, !is_rounded);
     results_free(&r);
   }
   if (ok && !is_skipped) used(is_open ? "as an open function" : "as a function");
