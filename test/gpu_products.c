@@ -204,22 +204,25 @@ static const struct float_case { int64_t batch, m, n, k; bool turn_a, turn_b; in
   { 1, 48, 40, 1100, false, false, 1, 0 }, { 1, 40, 40, 512, false, false, 0, 0 }, { 1, 32, 64, 513, true, true, 0, 1 },
   { 1, 320, 390, 1027, false, false, 0, 0 }, { 0, 32, 32, 8, false, false, 0, 0 }, { 1, 36, 44, 7, false, false, 3, 0 },
   { 1, 36, 44, 3, false, false, 3, 0 },    { 1, 40, 36, 17, true, true, 3, 0 },    { 1, 33, 36, 514, false, true, 3, 0 },
+  { 1, 40, 50, 33, false, true, 1, 2 },    { 2, 130, 140, 600, false, false, 0, 2 },
   { 1, 300, 310, 9, false, false, 3, 0 },  { 2, 260, 388, 34, true, true, 1, 0 },  { 1, 384, 256, 24, false, true, 0, 0 },
 };
 
-/* what 1: a row is added, and positive parts taken */
+/* what 1: a row is added, and positive parts taken; 2: each row times a number of its own, which is computed once a row */
 static void expect_host(weft_dtype t, const struct float_case *c) {
   weft_scope *s = weft_scope_open();
   weft_array *a = floats(t, (const int64_t[]){ c->batch, c->m, c->k }, c->turn_a, c->kind),
              *b = floats(t, (const int64_t[]){ c->batch, c->k, c->n }, c->turn_b, c->kind == 3 ? 4 : c->kind),
-             *row = floats(t, (const int64_t[]){ 1, 1, c->n }, false, 0);
+             *row = floats(t, (const int64_t[]){ 1, 1, c->n }, false, 0), *column = floats(t, (const int64_t[]){ 1, c->m, 1 }, false, 0);
   size_t n = (size_t)(c->batch * c->m * c->n), bytes = n * (t == WEFT_F64 ? 8 : 4);
   char *got[2] = { calloc(bytes + 1, 1), calloc(bytes + 1, 1) };
   for (int device = 0; device < 2; device++) {
     weft_scope *one = weft_scope_open();
     weft_set(WEFT_DEVICE, device);
     weft_array *y = weft_matmul(a, b);
-    if (c->what) y = weft_maximum(weft_add(y, row), weft_scalar(0));
+    if (c->what == 1) y = weft_maximum(weft_add(y, row), weft_scalar(0));
+    if (c->what == 2) y = weft_mul(y, weft_add(column, weft_scalar(1)));
+    if (device) EXPECT(c->batch * c->k == 0 || strstr(weft_show(1, &y, "ptx"), "_floats0"));
     EXPECT_OK(weft_read(weft_where(weft_eq(y, y), y, weft_cast(weft_scalar(NAN), t)), t, got[device], bytes));
     weft_set(WEFT_DEVICE, 0);
     weft_scope_discard(one);

@@ -8,8 +8,8 @@
  * then done element by element, from shared memory.
  *
  * Of f32 a stage has rows of a step: an operand whose steps are neighbours in memory is turned on its way, element by element,
- * others come 16 bytes at a time. What counts is that the three operands of an fma are not in one bank of registers: with 128 registers a
- * thread, two blocks of 256, that is so of 8 % of them, with 166, three blocks of 128, of 1 %.
+ * others come 16 bytes at a time. What counts is that the three operands of an fma are not in one bank of registers: with 128
+ * registers a thread, two blocks of 256, they are in 8 % of them, with 166, three blocks of 128, in 1 %.
  *
  * Of f64 a warp multiplies by the tensor cores, four steps at a time, whose sums are a chain of fma in the order of k as well:
  * measured on an H200 for all shapes of mma, over normal, huge, tiny, denormal and infinite numbers. Elements stand in a stage as
@@ -447,9 +447,7 @@ static void finish(struct printer *p, const struct float_tile *t) {
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, i, result_pitch(t->f), j);
   ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, i, t->width, t->base);
   ptx_line(p, "ld.shared.%s %s, [%s]", ptx_bits(t->d), ptx_val(p, x->total), at);
-  struct where w = { .lane = x->lane, .rest = next };
-  ptx_statements(p, x->before, x->sum, w);
-  ptx_statements(p, x->rest, NULL, w);
+  ptx_finish_product(p, x, (struct where){ .lane = x->lane, .rest = next });
   ptx_place(p, next);
   ptx_line(p, "add.u32 %s, %s, %d", e, e, threads_of(t->f));
   ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->f->rows * t->f->columns);

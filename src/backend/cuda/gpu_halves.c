@@ -362,9 +362,7 @@ static void finish(struct printer *p, const struct half_tile *t) {
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, i, t->f->columns + PITCH_MORE, j);
   ptx_line(p, "mad.wide.u32 %s, %s, 4, %s", at, i, t->base);
   ptx_line(p, "ld.shared.b32 %s, [%s]", ptx_val(p, x->total), at);
-  struct where w = { .lane = x->lane, .rest = next };
-  ptx_statements(p, x->before, x->sum, w);
-  ptx_statements(p, x->rest, NULL, w);
+  ptx_finish_product(p, x, (struct where){ .lane = x->lane, .rest = next });
   ptx_place(p, next);
   ptx_line(p, "add.u32 %s, %s, %d", e, e, threads_of(t->f));
   ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->f->rows * t->f->columns);

@@ -77,11 +77,13 @@ static bool is_plain(const struct kir_stmt *s, const struct kir_stmt *end) {
   return true;
 }
 
-/* par .. { par r { lane c { ..; the sum; .. } } } and nothing else */
+/* par .. { par r { ..; lane c { ..; the sum; .. } } } and nothing else */
 static bool find_nest(const struct kir_kernel *k, struct survey_product *x) {
   const struct kir_stmt *s = k->body.first;
   for (; s && s->kind == KIR_PAR && !s->next && s->extent == KIR_N && !s->n_private; s = s->body.first) x->row = s;
-  if (!x->row || !s || s->kind != KIR_LANE || s->next || s->extent != KIR_N) return false;
+  if (!x->row) return false;
+  for (x->of_row = s; s && (s->kind == KIR_OP || s->kind == KIR_LOAD); s = s->next) {}
+  if (!s || s->kind != KIR_LANE || s->next || s->extent != KIR_N) return false;
   x->lane = s, x->before = s->body.first;
   for (s = x->before; s && s->kind != KIR_SERIAL; s = s->next) {}
   return find_sum(k, s, x) && is_plain(x->before, x->sum) && is_plain(x->rest, NULL);
@@ -376,6 +378,12 @@ static void sums(struct printer *p, const struct ptx_tile *t) {
 
 /* ---- What follows --------------------------------------------------------------------------------------------------------- */
 
+void ptx_finish_product(struct printer *p, const struct survey_product *x, struct where w) {
+  ptx_statements(p, x->of_row, x->lane, w);
+  ptx_statements(p, x->before, x->sum, w);
+  ptx_statements(p, x->rest, NULL, w);
+}
+
 void ptx_statements(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *end, struct where w) {
   for (; s != end; s = s->next) {
     struct kir_stmt alone = *s;
@@ -414,9 +422,7 @@ static void finish(struct printer *p, const struct ptx_tile *t) {
   ptx_line(p, "mov.u64 %s, stack", at);
   ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", at, e, at);
   ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(t->d), ptx_val(p, x->total), at);
-  struct where w = { .lane = x->lane, .rest = next };
-  ptx_statements(p, x->before, x->sum, w);
-  ptx_statements(p, x->rest, NULL, w);
+  ptx_finish_product(p, x, (struct where){ .lane = x->lane, .rest = next });
   ptx_place(p, next);
   ptx_line(p, "add.u32 %s, %s, 1", e, e);
   ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->each * t->each);

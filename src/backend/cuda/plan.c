@@ -182,7 +182,8 @@ static const struct kir_stmt *only_store(const struct ptx_planner *m) {
   int total = x->total;
   const struct kir_stmt *s = x->rest;
   for (; s && s->kind == KIR_OP && s->op == KIR_CAST && s->in[0] == total && s->next; s = s->next) total = s->out[0];
-  if (x->before != x->sum || !s || s->kind != KIR_STORE || s->next || s->in[0] != total || s->op != KIR_SET) return NULL;
+  if (x->of_row != x->lane || x->before != x->sum || !s || s->kind != KIR_STORE || s->next) return NULL;
+  if (s->in[0] != total || s->op != KIR_SET) return NULL;
   for (const struct kir_stmt *c = x->rest; c != s; c = c->next) if (c->dtype != m->k->bufs[s->buf].dtype) return NULL;
   return s;
 }

@@ -197,6 +197,7 @@ void ptx_find_tile(struct printer *, const char *rows, const char *columns, int 
                    const char *column0);
 const char *ptx_product_length(struct printer *, const struct survey_product *); /* how many products are added, 64 bits */
 void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
+void ptx_finish_product(struct printer *, const struct survey_product *, struct where); /* all but the sum, of one element */
 void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
                      void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
 

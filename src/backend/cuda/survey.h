@@ -13,6 +13,7 @@ struct survey_buf {
 struct survey_product {
   bool is_there;
   const struct kir_stmt *row, *lane;             /* its innermost loops */
+  const struct kir_stmt *of_row;                 /* what is computed once a row, up to the lane loop: again for every element */
   const struct kir_stmt *before, *sum, *between, *last, *rest; /* what comes before the sum; its loops, the last two of long sums
                                                     only; what follows */
   const struct kir_stmt *a, *b;                  /* the loads of the first loop */
