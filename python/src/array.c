@@ -296,7 +296,7 @@ static int add_random(PyObject *module) {
   return PyModule_AddObject(module, "_random", random);
 }
 
-/* And those of weft.linalg. */
+/* Makes the module weft.linalg, with its names. */
 static int add_linalg(PyObject *module) {
   PyObject *linalg = PyModule_New("weft.linalg");
   if (!linalg || names_install(linalg_names, linalg, &array_type, "weft.linalg")) return Py_XDECREF(linalg), -1;

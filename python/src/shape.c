@@ -279,7 +279,7 @@ weft_array *call_windows(const struct name *row, PyObject *const arg[]) {
 
 /* ---- Padding ---- */
 
-/* Of one axis. value: outside, or of a ramp its end. */
+/* Pads one axis. value: what stands outside, or where a ramp ends. */
 static weft_array *pad(weft_array *x, int axis, int64_t before, int64_t after, const char *mode, weft_array *value) {
   static const char *const modes[] = { "edge", "reflect", "symmetric", "wrap", "linear_ramp", "maximum", "minimum", "mean" };
   if (!before && !after) return x;

@@ -33,7 +33,7 @@ static struct chunk *chunk_for(struct arena *a, size_t bytes) {
   return a->newest = n;
 }
 
-/* With whatever stands there: most of a chunk may never be taken. */
+/* Room that is not cleared: a chunk is cleared piece by piece, as it is taken, since most of it may never be. */
 static void *room(struct arena *a, size_t bytes) {
   if (bytes > SIZE_MAX / 4) return NULL;
   bytes = (bytes + 15) & ~(size_t)15;

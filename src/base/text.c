@@ -26,7 +26,7 @@ void text_bytes(struct text *t, const char *s, size_t n) {
 
 void text_add(struct text *t, const char *s) { text_bytes(t, s, strlen(s)); }
 
-/* Into the room there is, mostly; else once more, when there is enough. */
+/* Prints into the room there is, which is mostly enough; else makes room for what it took, and prints again. */
 void text_addv(struct text *t, const char *format, va_list list) {
   va_list again;
   va_copy(again, list);

@@ -384,7 +384,7 @@ weft_array *composing_end(struct composing c, weft_array *y) {
   return y;
 }
 
-/* Into the scope outside the open one: what belongs further out already stays where it is. Bad arrays move too. */
+/* Moves a to the scope outside the open one; what belongs further out already stays where it is. Bad arrays move too. */
 weft_array *weft_keep(weft_array *a) {
   struct weft_scope *s = scope_current();
   if (!a || a->tag != HANDLE_ALIVE) return array_failed(array_failure("weft_keep", 0, a));

@@ -78,7 +78,8 @@ static int i_largest(struct here h, int of_k, int of_m, int m, int q, int e) {
   return usually(h, is_tiny, tiny, y);
 }
 
-/* I e^-x, v >= 0, x >= 0; I where `e`, e^(x / 2), is not below 0. The k-th of the sum is x^2 / (4 k (v + k)) times the one before it. */
+/* I e^-x, v >= 0, x >= 0; I where `e`, e^(x / 2), is not below 0. The k-th of the sum is x^2 / (4 k (v + k)) times the one
+ * before it. */
 static int i_of(struct here h, int order, int x, int e) {
   int one = number(h, 1), v = op(h, KIR_MIN, order, number(h, 1e100)), q = half(h, x);
   int by = op(h, KIR_MAX, q, number(h, 1e-150)), least = number(h, 1e-300);

@@ -140,7 +140,7 @@ static int tanh_f32(struct here h, int x) {
   return with_sign(h, r, x);
 }
 
-/* With e as a sum, and the quotient put right by what it leaves. */
+/* tanh x = y / (1 + y), y = (e^2x - 1) / 2 as a sum of two numbers; the quotient is put right by the remainder it leaves. */
 static int tanh_f64(struct here h, int x) {
   int size = op(h, KIR_MIN, size_of(h, x), number(h, 20));
   struct two y = part_of_expm1(h, add(h, size, size), 0.5), d = sum(h, number(h, 1), y.high);

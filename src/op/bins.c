@@ -29,7 +29,7 @@ struct binned {
   int64_t *counts, *bins;
 };
 
-/* Of each element, by loops that know what they store and read nothing again: counts might stand where their limits do. */
+/* Finds the bin of each element. The limits are copied first, so that the compiler need not read them again after each count. */
 #define FOR_EACH(T, BIN) do {                                                                   \
     const T *x = e->x;                                                                          \
     int64_t from = e->from, to = e->to, n = e->n, *counts = e->counts, *bins = e->bins;         \

@@ -143,7 +143,7 @@ static void dense_vjp(const struct rule *r, const bool is_wanted[], weft_array *
   codes_vjp(r->node->attr, r->in + 1, weights_vjp(r->node->attr, r->in[0], dy), is_wanted + 1, dx + 1);
 }
 
-/* Of the matrices that were chosen, then added up where one was several times. */
+/* Derivatives by the matrices that were chosen, which are then added up where one was chosen several times. */
 static void gathered_vjp(const struct rule *r, const bool is_wanted[], weft_array *dy, weft_array *dx[]) {
   struct code_attr other = *(const struct code_attr *)r->node->attr;
   int at = at_x(&other);
@@ -350,7 +350,7 @@ static bool is_one_for_one(weft_array *x, weft_array *w) {
   return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)(a->rank - 2) * sizeof *a->dims);
 }
 
-/* Of f64 by what codes stand for in f64; else in f32, and rounded once. */
+/* x by the coded matrix: of f64 by the values that codes stand for, in f64; of others in f32, rounded once at the end. */
 static weft_array *product(const char *fn, weft_array *x, struct coded *c, int is_transposed, weft_array *lhs, weft_array *rhs) {
   weft_dtype as = dtype_of_product(x, c);
   c->a.is_transposed = is_transposed != 0;

@@ -263,7 +263,7 @@ ALWAYS void NAME(turn_both)(const struct codes *w, int64_t column, int64_t k, in
   else NAME(turn_words)(w, column, k * bits / 32, strips, t);
 }
 
-/* Of the last, at the right edge, some columns count. */
+/* Stores a vector of results; of the last one, at the right edge, only the columns that there are. */
 ALWAYS void NAME(put)(const struct codes_product *p, int64_t r, int64_t column, floats v) {
   float lane[LANES], *to = p->y + r * p->n + column;
   int64_t n = p->n - column < LANES ? p->n - column : LANES;

@@ -36,7 +36,7 @@ static struct name_bits kept(int n, const struct name_bits names[], struct name_
 
 struct joined { struct name_bits names; double cost, room; int left; }; /* room: elements of all that is made on the way */
 
-/* Into the path: what is left, as sets of operands. */
+/* A path that is being written: what is left to join at this place of it, each as the set of operands it is made of. */
 struct walk { struct einsum_path *path; int n_pairs, n_left; int set[FEW]; };
 
 static int place_of(const struct walk *w, int set) {

@@ -101,7 +101,7 @@ PARTIAL(erfc) { return (void)k, weft_mul(number(-1.1283791670955126), weft_exp(w
 PARTIAL(erfinv) { return (void)k, weft_mul(number(0.8862269254527580), weft_exp(weft_square(Y))); }
 PARTIAL(sigmoid) { return (void)k, weft_mul(Y, weft_sub(number(1), Y)); }
 
-/* Of (0, 0): 0, the mean over all directions. */
+/* At (0, 0), where there is no derivative, it is 0: the mean over all directions. */
 PARTIAL(hypot) { return where_0(Y, weft_div(r->in[k], Y)); }
 PARTIAL(atan2) {
   weft_array *h = weft_hypot(X, r->in[1]), *d = weft_div(weft_div(r->in[1 - k], h), h);

@@ -22,7 +22,7 @@ ORDER_INLINE bool order_is_nan(weft_dtype d, int bytes, uint64_t bits) {
 /* Turns the sign of a float, and all its other bits too if all is 1, not 0. No branch: nobody foretells signs of elements. */
 ORDER_INLINE uint64_t order_turn(uint64_t bits, uint64_t sign, uint64_t all) { return bits ^ (sign | ((sign - 1) & (0 - all))); }
 
-/* Of dtypes of at most 4 bytes the key has 32 bits. */
+/* A key that orders as the dtype does, as an unsigned integer; for dtypes of at most 4 bytes it has 32 bits. */
 ORDER_INLINE uint64_t order_key(weft_dtype d, int bytes, uint64_t bits) {
   uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
   if (dtype_is_signed(d)) return bits ^ sign;

@@ -88,7 +88,7 @@ static weft_array *part(const struct rule *r, weft_array *x) {
 static weft_array *zero_like(weft_array *a) { return number_like(a, 0); }
 static weft_array *flag(weft_array *c, weft_array *like) { return weft_cast(c, weft_dtype_of(like)); }
 
-/* Of equal targets the last one stays: whoever finds his own number again. */
+/* Which elements of v stay: of several with one target the last. Each puts its own number there, and stays if it finds it again. */
 static weft_array *stays(const struct rule *r) {
   struct node like = *V->node, like_x = *X->node;
   like.dtype = like_x.dtype = WEFT_I64;

@@ -4,7 +4,7 @@
 #include "op/codes.h"
 #include "op/composed.h"
 
-/* Of op_dequantize, and of op_code_product, which alone reads the last three. */
+/* The attribute of op_dequantize, and of op_code_product, which alone reads the last three. */
 struct code_attr {
   int64_t group, bits, mode;      /* weft_code_mode */
   int64_t is_transposed, is_gathered;

@@ -99,7 +99,7 @@ static void put_nans(const struct row *r, int64_t from, int64_t to, int64_t at) 
     if (order_is_no_number(&k, order_load(r->from, i, k.bytes))) put_element(r, (size_t)k.bytes, at++, i);
 }
 
-/* Of entries in order. */
+/* Writes all results of a row whose entries are in order. */
 ORDER_INLINE void put_all(const struct row *r, struct order_keys k, int bytes, enum entries kind, const uint8_t *e) {
   for (int64_t i = 0; i < r->n; i++) put_last(r, &k, bytes, kind, i, e, i);
 }

@@ -82,7 +82,7 @@ static struct node *number_leaf(const struct node *n) {
   return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);
 }
 
-/* To plan with: the same value under an identity of its own, as an argument may be given twice. */
+/* A node to plan with: the same value under an identity of its own, since one array may be given for two arguments. */
 static struct node *alias_of(struct node *n) {
   if (n->op == &op_scalar) return number_leaf(n);
   struct node *alias =

@@ -87,7 +87,7 @@ static size_t class_bytes(int c) {
   return (size_t)(c % STEPS + STEPS + 1) << (k - 3);
 }
 
-/* To the end of a huge page that is used by half or more. */
+/* Bytes to map: up to the end of the last huge page, if half of it or more is used. */
 static size_t mapped_bytes(size_t bytes) {
   size_t tail = bytes % HUGE_PAGE;
   return tail >= HUGE_PAGE / 2 ? bytes + HUGE_PAGE - tail : bytes;

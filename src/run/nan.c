@@ -105,7 +105,7 @@ static struct failure *retry(const struct search *s, int i, int n, const int whe
   return ok || f ? f : no_memory();
 }
 
-/* Of several operands, the one without which i would have none; the first, if none is that. */
+/* Several operands of i have a nan: goes on with the one without which i would have none, or with the first, if none is that. */
 static struct failure *choose(const struct search *s, int i, int n, const int where[], int *next) {
   struct failure *f = NULL;
   bool has = false;

@@ -22,7 +22,7 @@ static bool walk_bodies(struct node_list *list, const struct loop *l) {
   return ok;
 }
 
-/* Of sizes that are known before the loop runs; the others are looked at when it does. */
+/* Sizes inside a loop that disagree, of those that are known before it runs; the others are looked at when it does. */
 static struct failure *disagreement_inside(const struct loop *l) {
   struct node_list list = { 0 };
   if (!l->is_settled) return NULL;

@@ -131,7 +131,8 @@ static int choose_both(struct product *p, int wanted, const struct contractor *u
   return how;
 }
 
-/* Of a product that has been chosen; where it might have gone one by one or in pairs, depending on its numbers, the larger. */
+/* Scratch that a product wants once it is chosen. Where its numbers decide when it runs whether terms go one by one or in pairs,
+ * the larger of both. */
 static size_t bytes_of(const struct product *p) {
   int together = p->packs.together > 1 ? 1 : product_most_together(p);
   size_t bytes = product_total_bytes(p);

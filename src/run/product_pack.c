@@ -87,7 +87,7 @@ void worker_begin(struct worker *w, const struct product *p, uint8_t *room) {
   w->then = NULL, w->left = NULL, w->failed = false;
 }
 
-/* With that of the product it feeds. */
+/* Memory that each thread has for itself, also for the product that this one feeds. */
 static size_t own_bytes(const struct product *p) { return product_own_bytes(p) + (p->then ? product_own_bytes(p->then) : 0); }
 
 size_t product_shared_bytes(const struct product *p) {

@@ -9,7 +9,7 @@
 #include "run/memory.h"
 #include "run/pool.h"
 
-/* Of a device: its memory is the limit, and the cache keeps what fits, until set otherwise. */
+/* A setting of bytes of a device: until set otherwise its memory is the limit, and the cache keeps what fits. */
 static int64_t bytes_there(const struct device *d, weft_setting s) {
   struct device_bytes b = d->bytes(d);
   switch (s) {

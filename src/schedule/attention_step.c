@@ -112,7 +112,7 @@ static int dot(struct attend_draft *x, int a, int i, int b, int j, int size) {
   return u;
 }
 
-/* Of row i and column j. */
+/* The score of row i of q and column j of k', scaled and masked. */
 static int score(struct attend_draft *x, int i, int j) {
   struct kir_builder *b = &x->d.b;
   int s = kir_op2(b, KIR_MUL, dot(x, x->a.q, i, x->a.k, j, x->length[0]), number(x, x->a.scale)), least = number(x, -INFINITY),

@@ -86,7 +86,7 @@ static struct node *made(struct remaking *r, struct node *x, const struct node *
   return r->copy[slot] = c;
 }
 
-/* Of an operand that another group made: whether its bytes are worth it. */
+/* Whether an operand that another group made is computed again here, because that costs less than its bytes. */
 static bool is_remade(struct remaking *r, const struct node *user, const struct edge *e) {
   const struct node *x = e->base;
   const struct item *i = &r->w->item[x->slot];

@@ -25,7 +25,7 @@
 enum { GROUP = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* GROUP: threads; MOST_FRAGMENTS: of 8 columns; MORE: bytes
                                      between rows */
 
-/* Of f32: bytes of a row of scores that become a factor, and of all of them. */
+/* Scores of f32 that become a factor are turned in shared memory: bytes of a row of them, and of all. */
 enum { TURN_PITCH = (TILE + 8) * 4, TURN_BYTES = 64 * TURN_PITCH };
 
 struct ptx_operand {

@@ -506,7 +506,7 @@ static void show_routine(const struct device *d, const struct routine_call *c, b
   routine_show(NULL, NULL);
 }
 
-/* With WEFT_EXACT sums have the order of the text. */
+/* Sums may be added in any order, unless WEFT_EXACT is 1: then in that of the text. */
 static bool may_reorder(void) {
   const char *exact = getenv("WEFT_EXACT");
   return !exact || strcmp(exact, "1");

@@ -39,7 +39,7 @@ struct writing {
 };
 
 static void wrong(struct writing *w, const char *why) { if (!w->why) w->why = why; }
-/* Of what is read and not printed types do not matter. */
+/* Types that do not fit are an error, but not in text that is only read and never printed. */
 static void mismatch(struct writing *w, const char *why) { if (!w->is_dead) wrong(w, why); }
 
 /* ---- words ---- */
