@@ -44,30 +44,61 @@ static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddo
 weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_var", x, axis, ddof, NULL)); }
 weft_array *weft_std(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_std", x, axis, ddof, weft_sqrt)); }
 
+/* ---- softmax: of nodes whose dtypes and sizes are known to meet, so that building it takes a microsecond from Python ---- */
+
+extern const struct op op_exp, op_log, op_sum, op_max;
+
+/* An element op of two nodes, the second as large as the first or of size 1 along an axis. Takes over both. */
+static struct node *both(const struct op *op, struct node *x, struct node *y) {
+  dim dims[WEFT_RANK_MAX] = { 0 };
+  int rank = x ? x->rank : 0;
+  for (int k = 0; k < rank; k++) dims[k] = dim_resolve(x->dims[k]);
+  struct node *in[] = { node_broadcast(x, rank, dims), x ? node_broadcast(y, rank, dims) : y };
+  struct node *n = in[0] && in[1] ? node_make(op, (weft_dtype)in[0]->dtype, rank, dims, 2, in, NULL, 0) : NULL;
+  nodes_release(2, in);
+  return n;
+}
+
+static struct node *of_one(const struct op *op, struct node *x) {
+  struct node *n = x ? node_make(op, (weft_dtype)x->dtype, x->rank, x->dims, 1, &x, NULL, 0) : NULL;
+  node_release(x);
+  return n;
+}
+
+static struct node *reduced(const struct op *op, struct node *x, int axis) { return node_along(op, node_retain(x), axis); }
+
 /* The largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
-static weft_array *below_largest(weft_array *a, int axis) {
-  return weft_sub(a, weft_stop_gradient(array_largest(a, axis)));
+static struct node *below_largest(struct node *a, int axis) {
+  return both(&op_sub, a, of_one(&op_stop_gradient, reduced(&op_max, a, axis)));
 }
 
-static weft_array *divided(weft_array *d, int axis) { /* e^d / sum: one division a row, by at least 1 */
-  weft_array *e = weft_exp(d), *sum = weft_sum(e, axis);
-  return weft_mul(e, weft_div(weft_scalar(1), sum));
+static struct node *divided(struct node *d, int axis) { /* e^d / sum: one division a row, by at least 1 */
+  struct node *e = of_one(&op_exp, d), *sum = e ? reduced(&op_sum, e, axis) : NULL;
+  struct node *one = sum ? node_broadcast(number_node((weft_dtype)sum->dtype, 1, 0), sum->rank, sum->dims) : NULL;
+  return both(&op_mul, e, both(&op_div, one, sum));
 }
 
-static weft_array *log_divided(weft_array *d, int axis) { return weft_sub(d, weft_log(weft_sum(weft_exp(d), axis))); }
+static struct node *log_divided(struct node *d, int axis) {
+  struct node *e = d ? of_one(&op_exp, node_retain(d)) : NULL, *sum = e ? reduced(&op_sum, e, axis) : NULL;
+  node_release(e);
+  return both(&op_sub, d, of_one(&op_log, sum));
+}
 
-static weft_array *softmax(const char *fn, weft_array *x, int axis, weft_array *finish(weft_array *, int)) {
+static weft_array *softmax(const char *fn, weft_array *x, int axis, struct node *finish(struct node *, int)) {
   weft_array *bad;
-  if (!is_ordered(fn, x, &bad)) return bad;
-  if (axis == WEFT_ALL) return array_bad(WEFT_ERR_SHAPE, "%s: along one axis, not all", fn);
-  struct failure *why = axis_wrong(fn, x, &axis);
-  if (why) return array_failed(why);
-  if (axis_is_empty(x, axis)) return lowered(x, x);
-  return lowered(finish(below_largest(raised(x), axis), axis), x);
+  struct node *n;
+  if (axis == WEFT_ALL && arrays_ok(fn, 1, &x, &bad)) return array_bad(WEFT_ERR_SHAPE, "%s: along one axis, not all", fn);
+  if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, n->dtype) : axis_check(fn, n, &axis);
+  if (why) return array_of_bad(why, 1, &n);
+  weft_dtype out = dtype_float((weft_dtype)n->dtype);
+  if (dim_resolve(n->dims[axis]) == 0) return array_of(node_cast(n, out));
+  struct node *a = node_cast(n, dtype_is_narrow_float(out) ? WEFT_F32 : out), *d = a ? below_largest(a, axis) : NULL;
+  return array_of(node_cast(finish(d, axis), out));
 }
 
-weft_array *weft_softmax(weft_array *x, int axis) { return COMPOSED(softmax("weft_softmax", x, axis, divided)); }
-weft_array *weft_log_softmax(weft_array *x, int axis) { return COMPOSED(softmax("weft_log_softmax", x, axis, log_divided)); }
+weft_array *weft_softmax(weft_array *x, int axis) { return softmax("weft_softmax", x, axis, divided); }
+weft_array *weft_log_softmax(weft_array *x, int axis) { return softmax("weft_log_softmax", x, axis, log_divided); }
 
 static weft_array *last_axis_bad(const char *fn, weft_array *x, weft_array *w) {
   weft_array *bad;

@@ -73,7 +73,7 @@ weft_array *array_cut(const char *fn, weft_array *, int axis, const dim *start, 
                                                               /* by integers made of sizes; NULL: left out. As Python cuts them */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
-weft_array *array_largest(weft_array *x, int axis); /* floats: weft_max, and -inf where there is no element */
+struct node *node_along(const struct op *, struct node *x, int axis); /* its fold along an axis, in x's dtype; takes over x */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 static inline weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
 struct failure *square_check(const char *fn, const struct node *); /* NULL: the last two axes are of one length, or taken to be */

@@ -182,6 +182,10 @@ static struct node *along(const struct op *op, weft_dtype out, struct node *x, i
   return y;
 }
 
+struct node *node_along(const struct op *op, struct node *x, int axis) {
+  return along(op, x ? (weft_dtype)x->dtype : WEFT_F32, x, axis, true);
+}
+
 static struct failure *empty_check(const char *fn, const struct node *x, int axis) {
   bool is_empty = axis == WEFT_ALL ? dim_count(x->rank, x->dims) == 0 : x->dims[axis] == 0;
   return is_empty ? no_element(fn + sizeof "weft_" - 1, scope_origin(), x, axis) : NULL;
@@ -244,8 +248,6 @@ weft_array *weft_argmin(weft_array *x, int axis) {
 weft_array *weft_logsumexp(weft_array *x, int axis) {
   return reduce_array("weft_logsumexp", &op_logsumexp, dtype_float, x, axis, true);
 }
-
-weft_array *array_largest(weft_array *x, int axis) { return reduce_array("weft_max", &op_max, as_it_is, x, axis, true); }
 
 /* The largest of bools is whether any is true. */
 weft_array *weft_max(weft_array *x, int axis) {
