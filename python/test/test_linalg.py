@@ -38,7 +38,7 @@ def test_right_sides_batches_and_views(rng):
     view = np.flip(a[0, 0]).T
     np.testing.assert_allclose(np.asarray(linalg.inv(view)), np.linalg.inv(view), rtol=1e-9)
     assert linalg.inv([[2, 0], [0, 4]]).tolist() == [[0.5, 0], [0, 0.25]]
-    for call in (lambda: linalg.inv(b), lambda: linalg.solve(a, b[:, :3]), lambda: linalg.det(1.0), lambda: linalg.cholesky(a + 1j)):
+    for call in (lambda: linalg.inv(b), lambda: linalg.solve(a, b[:, :3]), lambda: linalg.det(1.0), lambda: linalg.cholesky(b)):
         with pytest.raises((ValueError, TypeError)):
             call()
 
@@ -114,3 +114,56 @@ def test_the_derivative_of_factors(rng):
         d[at] = 1e-6
         change = (loss(weft.asarray(a + d)).item() - loss(weft.asarray(a - d)).item()) / 2e-6
         assert slope[at] == pytest.approx(change, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4), (2, 1, 9, 9), (3, 0, 0)])
+def test_complex_results_are_numpys(rng, shape):
+    def drawn(*s):
+        return rng.standard_normal(s) + 1j * rng.standard_normal(s)
+    a, b, near = drawn(*shape), drawn(*shape[:-1], 2), dict(rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(np.asarray(linalg.solve(a, b)), np.linalg.solve(a, b), **near)
+    np.testing.assert_allclose(np.asarray(linalg.inv(a)), np.linalg.inv(a), **near)
+    np.testing.assert_allclose(np.asarray(linalg.det(a)), np.linalg.det(a), **near)
+    for got, want in zip(linalg.slogdet(a), np.linalg.slogdet(a)):
+        np.testing.assert_allclose(np.asarray(got), want, **near)
+        assert np.asarray(got).dtype == want.dtype
+    p = a @ np.conj(np.swapaxes(a, -1, -2)) + np.eye(shape[-1])
+    c = linalg.cholesky(p + 1j * np.eye(shape[-1]))  # what is imaginary on the diagonal is not read
+    np.testing.assert_allclose(np.asarray(c), np.linalg.cholesky(p), **near)
+    np.testing.assert_allclose(np.asarray(linalg.cholesky_solve(c, b)), np.linalg.solve(p, b), **near)
+    for lower, triangle in ((True, np.tril(a)), (False, np.triu(a))):
+        np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b, lower=lower)), np.linalg.solve(triangle, b), **near)
+        unit = triangle - triangle * np.eye(shape[-1]) + np.eye(shape[-1])
+        np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b, lower=lower, unit_diagonal=True)), np.linalg.solve(unit, b), **near)
+    np.testing.assert_allclose(np.asarray(linalg.solve(a.real + 4 * np.eye(shape[-1]), b)), np.linalg.solve(a.real + 4 * np.eye(shape[-1]), b), **near)
+    assert linalg.inv(weft.asarray(a).astype(weft.complex64)).dtype == weft.complex64
+    if len(shape) == 3:
+        np.testing.assert_allclose(np.asarray(weft.vmap(linalg.det)(weft.asarray(a))), np.linalg.det(a), **near)
+        np.testing.assert_allclose(np.asarray(weft.compile(linalg.inv)(weft.asarray(a))), np.linalg.inv(a), **near)
+
+
+@pytest.mark.parametrize("name", ["det", "inv", "phase", "log", "cholesky"])
+def test_complex_derivatives_are_differences(rng, name):
+    a = rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3))
+    w = rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3))
+    f = {"det": lambda m, x: (x.det(m) * w[0, 0]).real, "inv": lambda m, x: (x.inv(m) * w).real.sum(),
+         "phase": lambda m, x: (x.slogdet(m)[0] * w[0, 0]).real, "log": lambda m, x: x.slogdet(m)[1] * 3.0,
+         "cholesky": lambda m, x: (x.cholesky(m @ m.conj().T + np.eye(3)) * w).real.sum()}[name]
+    ours = (lambda m: f(m, linalg)) if name != "cholesky" else lambda m: weft.real(linalg.cholesky(weft.matmul(m, weft.conj(m).T) + np.eye(3)) * w).sum()
+    step, want = 1e-6, np.zeros((3, 3), complex)
+    for i in range(9):
+        e = np.zeros((3, 3))
+        e.flat[i] = step
+        want.flat[i] = (f(a + e, np.linalg) - f(a - e, np.linalg) - 1j * (f(a + 1j * e, np.linalg) - f(a - 1j * e, np.linalg))) / (2 * step)
+    got = np.asarray(weft.grad(lambda m: weft.real(ours(m)) if name != "log" else ours(m))(weft.asarray(a)))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    d = rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3))
+    _, [tangent] = weft.jvp(lambda m: weft.real(ours(m)), (weft.asarray(a),), (weft.asarray(d),))
+    np.testing.assert_allclose(np.asarray(tangent), (want * d).real.sum(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_complex_matrix_that_is_singular_says_so():
+    a = np.array([[1, 1j], [1j, -1]])
+    assert np.isnan(np.asarray(linalg.inv(a))).all() and linalg.inv_status(a).item() == 2 and linalg.det(a).item() == 0
+    assert linalg.slogdet(a)[0].item() == 0 and linalg.slogdet(a)[1].item() == -np.inf
+    assert linalg.cholesky_status(np.array([[1, 2j], [-2j, 1]])).item() == 2

@@ -267,11 +267,11 @@ STEP(cofactors, one_result, like_first)
 
 /* ---- the public calls ---- */
 
-/* a as square matrices of f32 or f64. NULL: *bad. */
+/* a as square matrices of f32, f64, c64 or c128. NULL: *bad. */
 static weft_array *squares(const char *fn, weft_array *a, weft_array **bad) {
   struct node *n;
   if (!operands(fn, 1, &a, &n, bad)) return NULL;
-  struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, (weft_dtype)n->dtype) : square_check(fn, n);
+  struct failure *why = square_check(fn, n);
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
   dim rows = n->dims[n->rank - 2];
   return raised(array_with_size(array_of(n), -1, rows));
@@ -308,25 +308,36 @@ static struct failure *meet(const char *fn, weft_array **a, weft_array **b) {
   return NULL;
 }
 
-/* b [n] is one right side; else [.., n, m]. With op NULL by LU. */
-static weft_array *solved(const char *fn, const struct op *op, weft_array *a, weft_array *b, const void *attr, size_t bytes) {
+static weft_array *real_solved(enum system system, weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
+  struct triangle_attr t = { is_upper, is_unit };
+  weft_array *in[] = { a, b };
+  switch (system) {
+    case BY_LU: return lu_solve(a, b, false);
+    case BY_TRIANGLE: return library_one(&op_triangle, 2, in, &t, sizeof t, 1, 0);
+    case BY_CHOLESKY: return library_one(&op_cholesky_solve, 2, in, NULL, 0, 1, 0);
+  }
+  return b;
+}
+
+/* b [n] is one right side; else [.., n, m]. */
+static weft_array *solved(const char *fn, enum system system, weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
   weft_array *bad, *m = squares(fn, a, &bad);
-  if (!m || !is_ordered(fn, b, &bad)) return bad;
+  if (!m || !arrays_ok(fn, 1, &b, &bad)) return bad;
   bool is_vector = weft_rank(b) == 1;
   weft_array *right = raised(is_vector ? weft_unsqueeze(b, -1) : b);
   if (weft_rank(m) < 0 || weft_rank(right) < 0) return weft_rank(m) < 0 ? m : right;
   struct failure *why = meet(fn, &m, &right);
   if (why) return array_failed(why);
-  weft_array *y = op ? library_one(op, 2, (weft_array *[]){ m, right }, attr, bytes, 1, 0) : lu_solve(m, right, false);
+  bool is_complex = dtype_is_complex(weft_dtype_of(m));
+  weft_array *y = (is_complex ? complex_solved : real_solved)(system, m, right, is_upper, is_unit);
   weft_dtype as = weft_dtype_promote(dtype_float(weft_dtype_of(a)), dtype_float(weft_dtype_of(b)));
   return weft_cast(is_vector ? weft_squeeze(y, -1) : y, as);
 }
 
-enum square_result { CHOLESKY, CHOLESKY_STATUS, INVERSE, LU_SINGULAR, SIGN, LOG_SIZE, DETERMINANT };
-
 static weft_array *of_square(const char *fn, weft_array *a, enum square_result which) {
   weft_array *bad, *m = squares(fn, a, &bad), *y = NULL;
   if (!m) return bad;
+  if (dtype_is_complex(weft_dtype_of(m))) return complex_of_square(m, which);
   switch (which) {
     case CHOLESKY: case CHOLESKY_STATUS: y = library_one(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
     case INVERSE: y = lu_inverse(m); break;
@@ -339,16 +350,15 @@ static weft_array *of_square(const char *fn, weft_array *a, enum square_result w
 weft_array *weft_cholesky(weft_array *a) { return COMPOSED(of_square("weft_cholesky", a, CHOLESKY)); }
 weft_array *weft_cholesky_status(weft_array *a) { return COMPOSED(of_square("weft_cholesky_status", a, CHOLESKY_STATUS)); }
 weft_array *weft_cholesky_solve(weft_array *l, weft_array *b) {
-  return COMPOSED(solved("weft_cholesky_solve", &op_cholesky_solve, l, b, NULL, 0));
+  return COMPOSED(solved("weft_cholesky_solve", BY_CHOLESKY, l, b, false, false));
 }
-weft_array *weft_solve(weft_array *a, weft_array *b) { return COMPOSED(solved("weft_solve", NULL, a, b, NULL, 0)); }
+weft_array *weft_solve(weft_array *a, weft_array *b) { return COMPOSED(solved("weft_solve", BY_LU, a, b, false, false)); }
 weft_array *weft_inverse(weft_array *a) { return COMPOSED(of_square("weft_inverse", a, INVERSE)); }
 weft_array *weft_inverse_status(weft_array *a) { return COMPOSED(of_square("weft_inverse_status", a, LU_SINGULAR)); }
 weft_array *weft_det(weft_array *a) { return COMPOSED(of_square("weft_det", a, DETERMINANT)); }
 
 weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit) {
-  struct triangle_attr t = { is_upper != 0, is_unit != 0 };
-  return COMPOSED(solved("weft_solve_triangular", &op_triangle, a, b, &t, sizeof t));
+  return COMPOSED(solved("weft_solve_triangular", BY_TRIANGLE, a, b, is_upper != 0, is_unit != 0));
 }
 
 void weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm) {

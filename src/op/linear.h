@@ -22,6 +22,14 @@ extern const struct library
     steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
     steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
 
+enum square_result { CHOLESKY, CHOLESKY_STATUS, INVERSE, LU_SINGULAR, SIGN, LOG_SIZE, DETERMINANT };
+enum system { BY_LU, BY_TRIANGLE, BY_CHOLESKY };
+
+/* linear_complex.c: of square matrices, c64 or c128; right sides [.., n, m] of the same dtype and batch. */
+weft_array *complex_of_square(weft_array *a, enum square_result);
+weft_array *complex_solved(enum system, weft_array *a, weft_array *b, bool is_upper, bool is_unit);
+void complex_determinant(weft_array *a, weft_array *y[3]); /* of size 1, the logarithm of its size, itself */
+
 extern const struct library_values values_cholesky, values_triangle, values_cholesky_solve, values_lu, values_solve, values_inverse;
 
 #endif

@@ -1,7 +1,7 @@
 """Systems of linear equations: factors, solutions, inverses, determinants.
 
-All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises. Complex matrices
-are factored and solved as real ones of twice the size; their LU factors and determinants call perform.
+All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises. LU factors of
+complex matrices call perform.
 """
 import numpy as np
 import weft
@@ -46,51 +46,9 @@ def is_complex(a):
     return a.dtype.name.startswith("complex")
 
 
-def real_pairs(a):
-    """A complex matrix as a real one of 2 x 2 blocks [[re, -im], [im, re]]: products, solutions and inverses are those of the blocks. A
-    triangle whose diagonal is real stays one."""
-    re, im = weft.real(a), weft.imag(a)
-    blocks = weft.stack([weft.stack([re, -im], -1), weft.stack([im, re], -1)], -2)
-    n, m = sizes(a)[-2:]
-    return weft.swapaxes(blocks, -3, -2).reshape((*sizes(a)[:-2], 2 * n, 2 * m))
-
-
-def pairs_of(b):
-    """The first column of each block: what a real matrix of pairs is multiplied by."""
-    n, m = sizes(b)[-2:]
-    return weft.stack([weft.real(b), weft.imag(b)], -2).reshape((*sizes(b)[:-2], 2 * n, m))
-
-
-def complex_of(x):
-    """Of the first columns of blocks."""
-    return weft.complex(x[..., 0::2, :], x[..., 1::2, :])
-
-
-def is_diagonal(a):
-    each = weft.arange(sizes(a)[-1])
-    return weft.expand_dims(each, -1) == each
-
-
-def triangle_solve(a, b, lower, unit):
-    if not is_complex(a):
-        return linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
-    if not unit:  # of rows over their diagonals, which are 1 then
-        d = weft.expand_dims(diagonal(a), -1)
-        a, b = a / d, b / d
-    a = weft.where(is_diagonal(a), weft.ones_like(a), a)  # nothing of what stands there is read
-    return complex_of(linalg.solve_triangular(real_pairs(a), pairs_of(b), lower=lower, unit_diagonal=True))
-
-
-def lower_factor(a):
-    if not is_complex(a):
-        return linalg.cholesky(a)
-    c = linalg.cholesky(real_pairs(weft.where(is_diagonal(a), weft.real(a).astype(a.dtype), a)))
-    return complex_of(c[..., 0::2])
-
-
 def factor(a, lower):
     """Of a positive definite matrix, of which one triangle is read."""
-    c = lower_factor(a if lower else adjoint(a))
+    c = linalg.cholesky(a if lower else adjoint(a))
     c = weft.where(weft.any(weft.isnan(c), (-2, -1), keepdims=True), np.nan, c)
     return c if lower else adjoint(c)
 
@@ -98,7 +56,7 @@ def factor(a, lower):
 def factored_solve(c, b, lower):
     """x of c c' x = b, or of c' c x = b where c is upper."""
     first, second = (c, adjoint(c)) if lower else (adjoint(c), c)
-    return triangle_solve(second, triangle_solve(first, b, True, False), False, False)
+    return linalg.solve_triangular(second, linalg.solve_triangular(first, b, lower=True), lower=False)
 
 
 @row(Cholesky, batched=True)
@@ -116,7 +74,7 @@ def cholesky_solve(node, values, trace):
 @row(SolveTriangular, batched=True)
 def solve_triangular(node, values, trace):
     op, (a, b) = node.op, matrices(node, values, is_any=True)
-    x = triangle_solve(a, b, op.lower, op.unit_diagonal)
+    x = linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal)
     if not op.unit_diagonal:
         is_singular = weft.any(diagonal(a) == 0, -1, keepdims=True)
         x = weft.where(weft.expand_dims(is_singular, -1), np.nan, x)
@@ -129,7 +87,7 @@ def solve(node, values, trace):
     if op.assume_a == "pos":
         return solution(node, factored_solve(factor(a, op.lower), b, op.lower))
     a = what_is_read(a, op.assume_a, op.lower)
-    return solution(node, complex_of(linalg.solve(real_pairs(a), pairs_of(b))) if is_complex(a) else linalg.solve(a, b))
+    return solution(node, linalg.solve(a, b))
 
 
 def what_is_read(a, kind, lower):
@@ -146,10 +104,8 @@ def inverse(node, values, trace):
     there = shape_if_known(a)
     if there and there[-1] != there[-2]:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
-    real = real_pairs(a) if is_complex(a) else a
-    is_regular = weft.logical_or(linalg.inv_status(real) == 0, weft.any(weft.isnan(real), (-2, -1)))
-    inverted = complex_of(linalg.inv(real)[..., 0::2]) if is_complex(a) else linalg.inv(a)
-    return trace.check(inverted, is_regular, np.linalg.LinAlgError, "Singular matrix")
+    is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(weft.isnan(a), (-2, -1)))
+    return trace.check(linalg.inv(a), is_regular, np.linalg.LinAlgError, "Singular matrix")
 
 
 # Padé's approximant of e^x of degree 13 in the numerator and the denominator: the coefficients of x^0 .. x^13; of f64 it holds up to 5.37.
@@ -186,7 +142,7 @@ def approximant(a):
 
 @row(Det, batched=True)
 def determinant(node, values, trace):
-    return linalg.det(*matrices(node, values))
+    return linalg.det(*matrices(node, values, is_any=True))
 
 
 @row(SLogDet, batched=True)
