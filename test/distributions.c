@@ -2,6 +2,7 @@
  * derivatives against differences; the same draws however they are computed. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "every_recipe.h"
 #include "values.h"
 
@@ -558,7 +559,7 @@ static void expect_pairs(int line, weft_array *counts, const int32_t want[], int
 
 TEST(multinomial_draws_refuse_what_is_no_count_and_say_so_of_what_are_no_shares) {
   weft_scope *s = weft_scope_open();
-  double p[] = { 2, -1, -1, 2, 0, 0, NAN, 1, 1, INFINITY, 0, 3, 7, 0, 0.5, 0.5 }, n[] = { -1, 0x1p54, NAN, 2.75 }, even[] = { 0, 4 };
+  double p[] = { 2, -1, -1, 2, 0, 2, NAN, 1, 1, INFINITY, 0, 0.3, 0.7, 0, 0.5, 0.5 }, n[] = { -1, 0x1p54, NAN, 2.75 }, even[] = { 0, 1 };
   weft_array *key = weft_random_key(1), *shares = weft_from(WEFT_F64, WEFT_DIMS(8, 2), p);
   REFUSED(WEFT_ERR_ARG, weft_random_multinomial(key, NULL, weft_integer(-3), shares));
   REFUSED(WEFT_ERR_ARG, weft_random_multinomial(key, NULL, S(1e300), shares));
@@ -569,6 +570,23 @@ TEST(multinomial_draws_refuse_what_is_no_count_and_say_so_of_what_are_no_shares)
                (int32_t[]){ -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0 }, 8);
   weft_array *like = weft_full(WEFT_I32, WEFT_DIMS(4, 2), 0);
   expect_pairs(__LINE__, weft_random_multinomial(key, like, f64s(4, n), f64s(2, even)), (int32_t[]){ -1, -1, -1, -1, -1, -1, 0, 2 }, 4);
+  weft_scope_discard(s);
+}
+
+TEST(categorical_draws_of_nothing_are_minus_one) {
+  weft_scope *s = weft_scope_open();
+  double x[] = { NAN, 1, -INFINITY, -INFINITY, 3, -INFINITY, -INFINITY, INFINITY };
+  int32_t got[4];
+  EXPECT_OK(weft_read(weft_random_categorical(weft_random_key(1), NULL, weft_from(WEFT_F64, WEFT_DIMS(4, 2), x), -1), WEFT_I32, got, sizeof got));
+  EXPECT(got[0] == -1 && got[1] == -1 && got[2] == 0 && got[3] == 1);
+  weft_scope_discard(s);
+}
+
+TEST(vectors_and_covariances_that_do_not_fit_are_named) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_random_multivariate_normal(weft_random_key(1), NULL, weft_full(WEFT_F32, WEFT_DIMS(2), 0), weft_full(WEFT_F32, WEFT_DIMS(1, 1), 1));
+  REFUSED(WEFT_ERR_SHAPE, y);
+  EXPECT(strstr(weft_message(), "weft_random_multivariate_normal: mean [2] and cov [1,1]"));
   weft_scope_discard(s);
 }
 

@@ -113,6 +113,7 @@ static weft_array *call_choice(const struct name *row, PyObject *const arg[]) {
   if (!key || is_replaced < 0) return NULL;
   if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
     if (convert_integer(arg[1], &n)) return NULL;
+    if (n < 0) return PyErr_Format(PyExc_ValueError, "random_choice: of %lld numbers", (long long)n), NULL;
     x = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
   } else if (!(x = convert_operand(arg[1]))) return NULL;
   if (arg[4] != Py_None && !(p = convert_operand(arg[4]))) return NULL;

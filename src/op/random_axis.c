@@ -54,8 +54,9 @@ static weft_array *categorical(weft_array *key, weft_array *like, weft_array *lo
   if (!random_open(&d, fn, key, like, rank, dims, &bad)) return node_release(x), bad;
   d.in = (weft_dtype)x->dtype;
   weft_array *gumbel = weft_neg(weft_log(weft_neg(weft_log(random_open_unit(&d, 0, 1)))));
-  weft_array *scores = weft_add(gumbel, array_broadcast(fn, array_of(x), rank, dims));
-  return weft_cast(weft_squeeze(weft_argmax(weft_stop_gradient(scores), at), at), as);
+  weft_array *given = array_broadcast(fn, array_of(x), rank, dims), *scores = weft_stop_gradient(weft_add(gumbel, given));
+  weft_array *most = weft_max(weft_stop_gradient(given), at), *is_some = weft_gt(most, number_like(most, -INFINITY)); /* nan wins */
+  return weft_cast(weft_squeeze(weft_where(is_some, weft_argmax(scores, at), weft_integer(-1)), at), as);
 }
 
 weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis) {
@@ -117,7 +118,8 @@ static weft_array *multinomial(weft_array *key, weft_array *like, weft_array *n,
   weft_array *now = weft_loop_each(loop, weft_moveaxis(each, -1, 0)), *one = weft_loop_each(loop, keys);
   weft_array *trials = array_broadcast(fn, random_where_in(COUNT, weft_floor(weft_cast(n, WEFT_F64))), rank - 1, dims);
   weft_array *whole = weft_squeeze(weft_sum(each, -1), -1), *zero = weft_cast(weft_scalar(0), WEFT_F64);
-  weft_array *is_share = weft_squeeze(weft_all(weft_ge(each, zero), -1), -1);
+  weft_array *most = weft_cast(weft_scalar(1 + 0x1p-20), WEFT_F64); /* as much as rounding may add */
+  weft_array *is_share = weft_squeeze(weft_all(weft_and(weft_ge(each, zero), weft_le(each, most)), -1), -1);
   weft_array *is_whole = weft_and(weft_gt(whole, zero), weft_isfinite(whole));
   trials = weft_where(weft_and(is_share, is_whole), trials, number_like(trials, NAN));
   weft_array *left = weft_loop_carry(loop, trials), *rest = weft_loop_carry(loop, whole), *k;
@@ -140,11 +142,24 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
 
 /* ---- Several that go together ---- */
 
+/* cov is [..,n,n] of mean [..,n]. */
+static struct failure *vectors_wrong(const char *fn, weft_array *mean, weft_array *cov) {
+  struct node *m = array_node(mean), *c = array_node(cov);
+  struct shape_text a, b;
+  bool fits = c->rank >= 2;
+  for (int k = 1; k <= 2 && fits; k++) fits = !dim_differs(dim_resolve(c->dims[c->rank - k]), dim_resolve(m->dims[m->rank - 1]));
+  struct failure *why = fits ? NULL : fail(WEFT_ERR_SHAPE, scope_origin(), "%s: mean %s and cov %s", fn, shape_show(m, &a), shape_show(c, &b));
+  node_release(m), node_release(c);
+  return why;
+}
+
 static weft_array *together(weft_array *key, weft_array *like, weft_array *mean, weft_array *cov) {
   static const char fn[] = "weft_random_multivariate_normal";
   weft_array *bad;
   if (!arrays_ok(fn, 3, (weft_array *[]){ key, mean, cov }, &bad)) return bad;
   if (weft_rank(mean) < 1) return array_failed(no_axis(fn, "mean"));
+  struct failure *why = vectors_wrong(fn, mean, cov);
+  if (why) return array_failed(why);
   weft_dtype in = dtype_float(weft_dtype_promote(weft_dtype_of(mean), weft_dtype_of(cov)));
   weft_array *z = weft_random_normal(key, like ? like : weft_cast(mean, in), NULL, NULL), *l = weft_cholesky(weft_cast(cov, in));
   weft_array *y = weft_add(weft_cast(mean, in), weft_squeeze(weft_matmul(l, weft_unsqueeze(z, -1)), -1));
