@@ -68,12 +68,14 @@ typedef enum {
   WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
 } weft_status;
 
-/* Element types. Mixed operands are promoted as in MLX, and f64 with c64 gives c128; f16 and bf16 are computed in f32 and
- * rounded once per node. A complex number is its real part and then its imaginary one. Complex numbers have no order:
- * what compares, chooses or rounds does not take them. */
+/* Element types. Mixed operands are promoted as in MLX, and f64 with c64 gives c128; f16, bf16, e4m3 and e5m2 are computed in f32
+ * and rounded once per node. The last two are floats of 8 bits, so many of exponent and fraction: e4m3 ends at 448 and has no inf,
+ * so that what is beyond becomes nan; e5m2 is the upper half of an f16. f16 and bf16 hold all of both, and win over them. A
+ * complex number is its real part and then its imaginary one. Complex numbers have no order: what compares, chooses or rounds does
+ * not take them. */
 typedef enum {
   WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64,
-  WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64, WEFT_C128
+  WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_E4M3, WEFT_E5M2, WEFT_C64, WEFT_C128
 } weft_dtype;
 
 weft_dtype  weft_dtype_of(weft_array *);                 /* of a bad array: WEFT_BOOL */
@@ -148,11 +150,9 @@ weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturate
 weft_array *weft_view(weft_array *, weft_dtype);    /* the same bytes, the lowest first, as another dtype; the last axis is as many
                                                        times longer or shorter. A nan that arithmetic has made may have any
                                                        sign and payload */
-typedef enum { WEFT_E4M3, WEFT_E5M2 } weft_f8;      /* floats of 8 bits, kept in u8: digits of exponent and fraction. E4M3 has nan,
-                                                       no inf, and ends at 448, which is what is beyond becomes; E5M2 is
-                                                       half an f16 */
-weft_array *weft_to_f8(weft_array *, weft_f8);      /* rounded to the nearest, halves to the even one, by way of f32 */
-weft_array *weft_from_f8(weft_array *, weft_f8, weft_dtype);  /* to a float */
+weft_array *weft_to_f8(weft_array *, weft_dtype f8);  /* the bytes of e4m3 or e5m2, as u8: rounded by way of f32; what is beyond 448
+                                                       is 448 in e4m3 */
+weft_array *weft_from_f8(weft_array *, weft_dtype f8, weft_dtype);  /* such bytes to a float */
 weft_array *weft_arange(weft_dtype, double start, double stop, double step);  /* start + i step, before stop; f64 or i64
                                                               inside, integers in steps of (start + step) - start */
 weft_array *weft_linspace(weft_dtype, double start, double stop, int64_t n);  /* n values; the last is stop */
@@ -357,6 +357,8 @@ weft_array *weft_before(weft_array *run(weft_array *x, int axis), weft_array *x,
 
 /* Along an axis whose elements are values at points. */
 weft_array *weft_diff(weft_array *x, int64_t n, int axis);  /* x_(i+1) - x_i, n times; of bools: whether they differ */
+weft_array *weft_ediff(weft_array *x, weft_array *before, weft_array *after);  /* the same of all elements in order, once, between
+                                                       these: of any shape, cast to its dtype; NULL: none */
 weft_array *weft_trapezoid(weft_array *y, weft_array *x, double dx, int axis);  /* sum of (y_(i+1) + y_i) / 2 (x_(i+1) - x_i). x: a
                                                        vector, or what broadcasts with y; NULL: points at distances dx. The
                                                        axis stays */
@@ -495,7 +497,7 @@ weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, els
  *
  * The result has the shape and dtype of `like`, whose values are not read; NULL: the shape that the parameters broadcast to, in
  * their dtype if it is a float, else f32; whole numbers in i32. A parameter that is NULL is the one in [brackets]. Of those that
- * make no sense, numbers are an error; elements of arrays give nan, or -1 where whole numbers are drawn. */
+ * make no sense, numbers are an error; elements of arrays give nan, -1 where whole numbers are drawn, and false among bools. */
 
 weft_array *weft_random_key(uint64_t seed);                        /* its high half and its low one */
 weft_array *weft_random_split(weft_array *key, int64_t n);         /* u32 [n,2]: a key in every row */
@@ -550,7 +552,7 @@ WEFT_RANDOM(WEFT_DECLARE1_, WEFT_DECLARE2_, WEFT_DECLARE3_)
 
 weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis);
                                /* an index along the axis, with probability softmax(logits); like: integers, of the shape of logits
-                                  without the axis, perhaps with more in front. NULL: one each, i32 */
+                                  without the axis, perhaps with more in front; NULL: one each, i32. -1: of nan, or only -inf */
 weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  /* x in a drawn order along the axis: MLX's */
 weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);  /* every row along the axis in its own order */
 weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once);
@@ -562,8 +564,8 @@ weft_array *weft_random_multivariate_normal(weft_array *key, weft_array *like, w
 weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
                                   last axis, with derivatives */
 weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p);  /* how often each of the
-                                  kinds along the last axis of p was drawn in n trials; p is divided by its sum: with one below
-                                  0, or none above it, there is nothing to draw from, and all are -1 */
+                                  kinds along the last axis of p was drawn in n trials; p is divided by its sum: with one that is
+                                  not in [0, 1], or none above 0, there is nothing to draw from, and all are -1 */
 
 
 /* ---- Contractions --------------------------------------------------------------------------------------------------
@@ -628,7 +630,8 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, in
 /* Systems of linear equations, of the matrices on the last two axes; those in front are a batch, and broadcast. In f64 inside, and
  * rounded once. A matrix that is singular, or not positive definite, gives nan, and a status i64 [..] says where: 0, or the number,
  * from 1, of the pivot that is 0, or of the leading minor that is not positive. In one evaluation a matrix is factored once, for
- * its inverse, status and determinant, all its systems and their derivatives. */
+ * its inverse, status and determinant, all its systems and their derivatives. Complex matrices are factored and solved as real ones
+ * of twice the size, [re, -im; im, re] for each element, and ' is the conjugate transpose of them. */
 weft_array *weft_cholesky(weft_array *a);          /* lower L, L L' = a; only the lower triangle of a is read */
 weft_array *weft_cholesky_status(weft_array *a);
 weft_array *weft_cholesky_solve(weft_array *l, weft_array *b);  /* x, l l' x = b, of lower l; b is [n] or [..,n,m] */
@@ -637,8 +640,10 @@ weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, in
                                                       all that is read; is_unit: with ones on its diagonal */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
-weft_array *weft_det(weft_array *a);               /* the determinant, [..]; derivatives up to order 7, of singular ones too */
-void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
+weft_array *weft_det(weft_array *a);               /* the determinant, [..]; derivatives up to order 7, of singular ones too; but of
+                                                      complex ones, where that of a singular one is nan */
+void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, or a complex number of size 1, and
+                                                      the logarithm of its size */
 
 /* Weights of few bits. Every group of neighbours along the last axis, which they divide, has a scale s, and w = s q + b with a bias
  * b, or w = s q where codes q are small floats. Codes stand one after the other in u32 words, the first in the lowest bits: [.., n]

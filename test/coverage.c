@@ -135,7 +135,7 @@ static const char *reason(const char *op, const char *column) {
 /* ---- dtypes ---- */
 
 static const weft_dtype all_dtypes[] = { WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64,
-                                         WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64, WEFT_C64, WEFT_C128 };
+                                         WEFT_E4M3, WEFT_E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64, WEFT_C64, WEFT_C128 };
 enum { DTYPES = sizeof all_dtypes / sizeof *all_dtypes };
 static bool is_complex(weft_dtype t) { return t == WEFT_C64 || t == WEFT_C128; }
 
@@ -177,8 +177,8 @@ static bool takes(const char *op, weft_dtype t) {
 
 static void say_dtypes(const char *op, char *cell) {
   static const struct { const char *name; unsigned of; } sets[] = {
-    { "all", 0x7fff }, { "all but complex", 0x1fff }, { "all but bool", 0x7ffe }, { "all but bool, complex", 0x1ffe },
-    { "bool, integers", 0x1ff }, { "integers", 0x1fe }, { "floats", 0x1e00 }, { "floats, complex", 0x7e00 }, { "none", 0 },
+    { "all", 0x1ffff }, { "all but complex", 0x7fff }, { "all but bool", 0x1fffe }, { "all but bool, complex", 0x7ffe },
+    { "bool, integers", 0x1ff }, { "integers", 0x1fe }, { "floats", 0x7e00 }, { "floats, complex", 0x1fe00 }, { "none", 0 },
   };
   unsigned got = 0;
   for (int d = 0; d < DTYPES; d++) {

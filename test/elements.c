@@ -8,7 +8,7 @@
 #include "test.h"
 
 static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_U8,  WEFT_U16, WEFT_U32,  WEFT_U64, WEFT_I8, WEFT_I16,
-                                     WEFT_I32,  WEFT_I64, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64 };
+                                     WEFT_I32,  WEFT_I64, WEFT_F16, WEFT_BF16, WEFT_E4M3, WEFT_E5M2, WEFT_F32, WEFT_F64 };
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, N_VALUES = 16 };
 
 static const double floats[N_VALUES] = { 0.0, -0.0, 1, -1, 0.5, -2.25, 3, 1e-3, 100, -100, INFINITY, -INFINITY, NAN, 0x1p-20, 7, -0.1 };
@@ -27,7 +27,7 @@ static weft_array *values(weft_dtype d, int rotation) {
 }
 
 static double tolerance(weft_dtype d) {
-  return d == WEFT_BF16 ? 0x1p-7 : d == WEFT_F16 ? 0x1p-9 : d == WEFT_F32 ? 0x1p-21 : d == WEFT_F64 ? 0x1p-49 : 0;
+  return d == WEFT_E4M3 ? 0x1p-3 : d == WEFT_E5M2 ? 0x1p-2 : d == WEFT_BF16 ? 0x1p-7 : d == WEFT_F16 ? 0x1p-9 : d == WEFT_F32 ? 0x1p-21 : d == WEFT_F64 ? 0x1p-49 : 0;
 }
 
 static bool agree(double a, double b, double tol) {
@@ -79,7 +79,7 @@ TEST(binary_rows_agree_with_the_reference_on_every_dtype) {
       WEFT_BINARY(CHECK_)
 #undef CHECK_
       check("where", d, weft_where(weft_lt(a, b), a, b));
-      if (d != WEFT_F32 && d != WEFT_F16 && d != WEFT_BF16) check("fma", d, weft_fma(a, b, a));
+      if (d != WEFT_F32 && !dtype_is_narrow_float(d)) check("fma", d, weft_fma(a, b, a));
       weft_scope_discard(s);
     }
 }

@@ -142,6 +142,8 @@ MAKE(where, weft_where(x[0], x[1], x[2]))
 MAKE(choose, weft_choose(weft_lt(weft_integer(1), weft_integer(2)), x[0], weft_full_like(x[0], 1)))
 MAKE(fma, weft_fma(x[0], x[1], x[2]))
 MAKE(to_bf16, weft_cast(x[0], WEFT_BF16))
+MAKE(to_e4m3, weft_cast(x[0], WEFT_E4M3))
+MAKE(to_e5m2, weft_cast(x[0], WEFT_E5M2))
 MAKE(to_i16, weft_cast(x[0], WEFT_I16))
 MAKE(to_f64, weft_cast(x[0], WEFT_F64))
 MAKE(to_bool, weft_cast(x[0], WEFT_BOOL))
@@ -543,7 +545,8 @@ static const struct call calls[] = {
 #undef E
   { "mul", "square", 1, 'r', 0, make_square, by_element }, { "div", "reciprocal", 1, 'r', 0, make_reciprocal, by_element },
   { "lt", "gt", 2, 'a', 0, make_gt, by_element }, { "le", "ge", 2, 'a', 0, make_ge, by_element },
-  { "cast", "cast to bf16", 1, 'a', 0, make_to_bf16, same }, { "cast", "cast to i16", 1, 'a', 0, make_to_i16, same },
+  { "cast", "cast to bf16", 1, 'a', 0, make_to_bf16, same }, { "cast", "cast to e4m3", 1, 'a', 0, make_to_e4m3, same },
+  { "cast", "cast to e5m2", 1, 'a', 0, make_to_e5m2, same }, { "cast", "cast to i16", 1, 'a', 0, make_to_i16, same },
   { "cast", "cast to f64", 1, 'a', 0, make_to_f64, same }, { "cast", "cast to bool", 1, 'a', 0, make_to_bool, same },
   { "cast", "cast to c64", 1, 'a', 0, make_to_c64, same }, { "cast", "cast to c128", 1, 'a', 0, make_to_c128, same },
   { "complex", "complex", 2, 'r', 0, make_complex, plain_complex_ },
@@ -605,7 +608,7 @@ TEST(every_op_has_a_row) {
 /* ---- checking ---- */
 
 static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8, WEFT_I8, WEFT_U16,
-                                     WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128 };
+                                     WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128, WEFT_E4M3, WEFT_E5M2 };
 static const struct { int rank; int64_t dims[3]; } shapes[] = {
   { 2, { 3, 5 } }, { 0, { 0 } }, { 1, { 1 } }, { 2, { 0, 4 } }, { 3, { 2, 0, 3 } }, { 3, { 2, 3, 4 } }, { 1, { 45 } }, { 2, { 19, 33 } }, { 2, { 1, 7 } }, { 2, { 150, 3 } }
 };
@@ -739,7 +742,7 @@ static bool is_left_out(int i, int d, int way) {
 
 /* Two tests a way, on dtypes with a fraction and without: two processors share the longest tests there are. */
 static bool has_fraction(weft_dtype t) {
-  return t == WEFT_F32 || t == WEFT_F64 || t == WEFT_BF16 || t == WEFT_F16 || t == WEFT_C64 || t == WEFT_C128;
+  return plain_is_float(t) || plain_is_complex(t);
 }
 
 static void check_way(int way, bool fraction) {

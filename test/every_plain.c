@@ -13,7 +13,8 @@ const char *plain_missing;
 
 /* ---- numbers ---- */
 
-bool plain_is_float(weft_dtype t) { return t == WEFT_F16 || t == WEFT_BF16 || t == WEFT_F32 || t == WEFT_F64; }
+static bool is_narrow(weft_dtype t) { return t == WEFT_F16 || t == WEFT_BF16 || t == WEFT_E4M3 || t == WEFT_E5M2; }
+bool plain_is_float(weft_dtype t) { return is_narrow(t) || t == WEFT_F32 || t == WEFT_F64; }
 static bool is_signed(weft_dtype t) { return t >= WEFT_I8 && t <= WEFT_I64; }
 static int bits_of(weft_dtype t) { return 8 * (int)weft_dtype_bytes(t); }
 
@@ -37,10 +38,29 @@ static uint16_t half_bits(long double x, int mantissa, int bias) { /* bits behin
   return (uint16_t)(sign | (e + bias) << mantissa | ((int)ldexpl(fabsl(y), mantissa - e) - (1 << mantissa)));
 }
 
+static double eighth_value(weft_dtype t, uint8_t b) {
+  int digits = t == WEFT_E4M3 ? 3 : 2, bias = t == WEFT_E4M3 ? 7 : 15, m = b & 127, e = m >> digits, f = m & ((1 << digits) - 1);
+  double x = ldexp(e ? (1 << digits) + f : f, (e ? e : 1) - bias - digits);
+  if (t == WEFT_E4M3 ? m == 127 : m > 124) x = NAN;
+  if (t == WEFT_E5M2 && m == 124) x = INFINITY;
+  return b & 128 ? -x : x;
+}
+
 static double half_value(uint16_t b, int mantissa, int bias) {
   int e = b >> mantissa & ((1 << (15 - mantissa)) - 1), m = b & ((1 << mantissa) - 1), top = (1 << (15 - mantissa)) - 1;
   double x = e == top ? (m ? NAN : INFINITY) : e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
   return b & 0x8000 ? -x : x;
+}
+
+/* By trying all of them: the code of the number that `nearest` says; what is beyond 448 in e4m3 is nan. */
+static uint8_t eighth_bits(weft_dtype t, long double x) {
+  bool is_e4m3 = t == WEFT_E4M3;
+  long double y = is_e4m3 ? nearest(x, 4, -6, 448) : nearest(x, 3, -14, 57344);
+  uint8_t sign = signbit(x) ? 0x80 : 0;
+  if (isnan(y) || (is_e4m3 && isinf(y))) return sign | (is_e4m3 ? 0x7F : 0x7E);
+  if (isinf(y)) return sign | 0x7C;
+  for (int code = 0; code < 127; code++) if ((long double)eighth_value(t, (uint8_t)code) == fabsl(y)) return (uint8_t)(sign | code);
+  abort();
 }
 
 double plain_f(const struct plain *p, int64_t i) {
@@ -51,6 +71,7 @@ double plain_f(const struct plain *p, int64_t i) {
   switch (p->dtype) {
     case WEFT_F16: memcpy(&h, at, 2); return half_value(h, 10, 15);
     case WEFT_BF16: memcpy(&h, at, 2); return half_value(h, 7, 127);
+    case WEFT_E4M3: case WEFT_E5M2: return eighth_value(p->dtype, *at);
     case WEFT_F32: memcpy(&f, at, 4); return (double)f;
     case WEFT_F64: memcpy(&d, at, 8); return d;
     default: return (double)plain_i(p, i);
@@ -95,6 +116,7 @@ void plain_set_f(struct plain *p, int64_t i, long double x) {
   switch (p->dtype) {
     case WEFT_F16: h = half_bits(x, 10, 15); memcpy(at, &h, 2); return;
     case WEFT_BF16: h = half_bits(x, 7, 127); memcpy(at, &h, 2); return;
+    case WEFT_E4M3: case WEFT_E5M2: *at = eighth_bits(p->dtype, x); return;
     case WEFT_F32: memcpy(at, &f, 4); return;
     case WEFT_F64: memcpy(at, &d, 8); return;
     case WEFT_C64: case WEFT_C128: set_real(p, i, x); return;
@@ -764,7 +786,7 @@ struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *gi
   bool is_arg = IS("argmax") || IS("argmin");
   weft_dtype met = is_arg ? given->dtype : out;
   struct plain x = plain_cast(given, met);
-  struct folding g = { op, met == WEFT_F16 || met == WEFT_BF16 ? WEFT_F32 : met, plain_is_float(met) };
+  struct folding g = { op, is_narrow(met) ? WEFT_F32 : met, plain_is_float(met) };
   int64_t dims[PLAIN_RANK], at[PLAIN_RANK];
   memcpy(dims, x.dims, sizeof dims);
   dims[axis] = 1;
@@ -794,7 +816,7 @@ struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *gi
   weft_dtype met = out;
   struct plain x = plain_cast(given, met), y = plain_new(out, x.rank, x.dims);
   struct folding g = { IS("cumsum") ? "sum" : IS("cumprod") ? "prod" : IS("cummax") ? "max" : "min",
-                       met == WEFT_F16 || met == WEFT_BF16 ? WEFT_F32 : met, plain_is_float(met) };
+                       is_narrow(met) ? WEFT_F32 : met, plain_is_float(met) };
   int64_t at[PLAIN_RANK], stride = 1, n = x.dims[axis];
   for (int k = axis + 1; k < x.rank; k++) stride *= x.dims[k];
   for (int64_t i = 0; i < y.count; i++) {
@@ -912,7 +934,7 @@ struct plain plain_take(const struct plain *x, int n, const struct plain *const 
 struct plain plain_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how how) {
   static const char *const ops[] = { "", "sum", "prod", "min", "max" };
   if (plain_is_complex(x->dtype) && how != WEFT_SET) return plain_complex_put(x, number, v, how);
-  weft_dtype wide = x->dtype == WEFT_F16 || x->dtype == WEFT_BF16 ? WEFT_F32 : x->dtype;
+  weft_dtype wide = is_narrow(x->dtype) ? WEFT_F32 : x->dtype;
   struct folding g = { wide == WEFT_BOOL && how != WEFT_SET ? (how == WEFT_ADD || how == WEFT_MAX ? "any" : "all") : ops[how], wide, plain_is_float(wide) };
   struct plain y = plain_cast(x, x->dtype), all = plain_cast(x, wide), part = plain_cast(v, wide);
   for (int64_t i = 0; i < v->count; i++) {

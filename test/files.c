@@ -408,7 +408,7 @@ TEST(other_files_are_recognised_as_others) {
 }
 
 static const weft_dtype all_dtypes[] = { WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32,
-                                         WEFT_I64, WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64 };
+                                         WEFT_I64, WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_E4M3, WEFT_E5M2, WEFT_C64 };
 enum { N_DTYPES = sizeof all_dtypes / sizeof *all_dtypes, MOST = 6 * 16 };
 
 static struct entry an_entry(weft_dtype dtype, int rank, int64_t d0, int64_t d1) {
@@ -429,7 +429,7 @@ static void expect_data(struct source *s, const struct entry *e, const void *dat
 }
 
 TEST(safetensors_come_back_to_the_bit_with_every_dtype_aligned) {
-  static const char *const names[] = { "z", "a", "\"\\\n\x01", "é", "日本", "", "/../x", "i32", "i64", "f16", "f32", "f64", "bf16", "c64" };
+  static const char *const names[] = { "z", "a", "\"\\\n\x01", "é", "日本", "", "/../x", "i32", "i64", "f16", "f32", "f64", "bf16", "e4m3", "e5m2", "c64" };
   static const char *const meta[] = { "format", "pt", "\"k\"", "v\n", NULL };
   struct entry entries[N_DTYPES];
   const void *data[N_DTYPES];

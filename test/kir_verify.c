@@ -181,6 +181,7 @@ TEST(private_and_narrow_outputs_combine_as_they_may) {
     { "sub has no neutral element", "size N out y:f32[2] par q in N private y sub { store y[0] sub = 0f00000000 }" },
     { "y is private add", "size N out y:f32[2] par q in N private y add { store y[0] max = 0f00000000 }" },
     { "y is private add", "size N out y:f32[2] par q in N private y add { store y[0] = 0f00000000 }" },
+    { "copies of 8 bits are not merged", "size N out y:e4m3[2] par q in N private y add { store y[0] add = 0f00000000 }" },
     { "y: is private and cannot be read", "size N inout y:f32[2] par q in N private y add { a = load y[0] store y[0] add = a }" },
     { "an output of a par loop", "size N in x:f32[2] par q in N private x add { a = add(q, 1) }" },
     { "an output of a par loop", "size N out y:f32[2] serial q in N private y add { a = add(q, 1) }" },

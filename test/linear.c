@@ -48,13 +48,35 @@ SCOPED(a_function_solves_systems_of_any_size) {
   }
 }
 
+/* a = [2, i; -i, 3] = L L' with L = [r, 0; -i / r, sqrt(5 / 2)], r = sqrt 2; det a = 5. */
+SCOPED(complex_matrices_have_factors_solutions_and_determinants) {
+  double a[] = { 2, 0, 0, 1, 0, -1, 3, 0 }, b[] = { 1, 0, 0, 2 }, y[8], r = sqrt(2);
+  weft_array *m = weft_from(WEFT_C128, WEFT_DIMS(2, 2), a), *v = weft_from(WEFT_C128, WEFT_DIMS(2), b), *x = weft_solve(m, v), *sign, *size;
+#define NEAR(n, ...) do { double want[] = { __VA_ARGS__ }; for (int i_ = 0; i_ < n; i_++) EXPECT(fabs(y[i_] - want[i_]) < 1e-12); } while (0)
+  EXPECT_OK(weft_read(weft_matmul(m, x), WEFT_C128, y, 32));
+  NEAR(4, 1, 0, 0, 2);
+  EXPECT_OK(weft_read(weft_cholesky(m), WEFT_C128, y, 64));
+  NEAR(8, r, 0, 0, 0, 0, -1 / r, sqrt(2.5), 0);
+  EXPECT_OK(weft_read(weft_sub(weft_cholesky_solve(weft_cholesky(m), v), x), WEFT_C128, y, 32));
+  NEAR(4, 0, 0, 0, 0);
+  EXPECT_OK(weft_read(weft_inverse(m), WEFT_C128, y, 64));
+  NEAR(8, 0.6, 0, 0, -0.2, 0, 0.2, 0.4, 0);
+  weft_slogdet(weft_mul(m, weft_complex(weft_scalar(0), weft_scalar(1))), &sign, &size);
+  EXPECT_OK(weft_read(sign, WEFT_C128, y, 16));
+  NEAR(2, -1, 0);
+  EXPECT_OK(weft_read(size, WEFT_F64, y, 8));
+  NEAR(1, log(5));
+  EXPECT_OK(weft_read(weft_det(m), WEFT_C128, y, 16));
+  NEAR(2, 5, 0);
+#undef NEAR
+}
+
 SCOPED(shapes_that_do_not_fit_are_named) {
   weft_array *a = weft_full(WEFT_F64, WEFT_DIMS(2, 3), 1), *s = weft_full(WEFT_F64, WEFT_DIMS(3, 3), 1), *sign, *size;
 #define REFUSED(array, text) EXPECT(weft_check(array) != WEFT_OK); EXPECT_TEXT(weft_message(), text)
   REFUSED(weft_cholesky(a), "weft_cholesky: a square matrix, not [2,3]");
   REFUSED(weft_inverse(weft_full(WEFT_F64, WEFT_DIMS(3), 1)), "weft_inverse: a square matrix, not [3]");
   REFUSED(weft_solve(s, weft_full(WEFT_F64, WEFT_DIMS(2), 1)), "weft_solve: [3,3] and [2,1]");
-  REFUSED(weft_det(weft_full(WEFT_C64, WEFT_DIMS(2, 2), 1)), "weft_det: not of c64");
   weft_slogdet(a, &sign, &size);
   REFUSED(size, "weft_slogdet: a square matrix, not [2,3]");
   REFUSED(weft_random_multivariate_normal(weft_random_key(1), NULL, weft_scalar(0), s), "weft_random_multivariate_normal: mean is a number and has no axis");

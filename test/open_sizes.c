@@ -303,7 +303,7 @@ SCOPED(a_checkpoint_around_a_loop_that_only_counts_rows_has_a_gradient) {
 
 /* As where the size is known: extrema of nothing are refused, whatever computes them; what is composed of one has its own value. */
 SCOPED(extrema_of_an_open_size_that_turns_out_to_be_0_are_refused) {
-  static const weft_dtype dtypes[] = { WEFT_I8, WEFT_I16, WEFT_U8, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F32, WEFT_F64 };
+  static const weft_dtype dtypes[] = { WEFT_I8, WEFT_I16, WEFT_U8, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_E4M3, WEFT_F32, WEFT_F64 };
   weft_array *(*const of[])(weft_array *, int) = { weft_max, weft_min, weft_argmax, weft_nanmax, weft_nanargmin };
   weft_array *none = weft_from(WEFT_F64, WEFT_DIMS(0, 2), NULL), *y;
   for (int t = 0; t < 8; t++)

@@ -210,12 +210,12 @@ TEST(bytes_are_sorted_as_a_stable_sort_would) {
 /* Long rows are cut where there are several threads: by keys that are spread, that are nearly all in one place, all the same. */
 TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
   enum { N = (1 << 18) + 77 };
-  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_U8, WEFT_I8, WEFT_BOOL, WEFT_BF16 };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_U8, WEFT_I8, WEFT_BOOL, WEFT_BF16, WEFT_E4M3 };
   static double x[N];
   static uint8_t y[2][8 * N];
   static int64_t at[2][N];
   test_watchdog(200);
-  for (int i = 0; i < 32; i++) {
+  for (int i = 0; i < 36; i++) {
     weft_scope *scope = weft_scope_open();
     weft_dtype t = types[i / 4];
     uint64_t bits = 88172645463325252u;
@@ -225,7 +225,7 @@ TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
       x[k] = i % 4 == 0 ? u * 60000 : i % 4 == 1 ? floor(u * 3) : i % 4 == 2 ? 5 : k % 1000 == 3 ? u * 1e4 : 40000 + floor(u * 100);
       if (i / 4 >= 4) x[k] = fmod(x[k], 100);
       if (t != WEFT_U16 && t != WEFT_U8 && i % 4 != 2 && bits % 3 == 0) x[k] = -x[k];
-      if ((t == WEFT_F32 || t == WEFT_F64 || t == WEFT_BF16) && i % 4 == 0 && k % 5000 == 0) x[k] = NAN;
+      if ((t == WEFT_F32 || t == WEFT_F64 || t >= WEFT_BF16) && i % 4 == 0 && k % 5000 == 0) x[k] = NAN;
     }
     weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(N), x), t);
     EXPECT_OK(weft_eval(1, &a));
@@ -290,13 +290,13 @@ static int64_t sampled_place(int64_t n, int64_t i) {
  * are spread, nearly all the same, ascending, with NaNs and both zeros, and of one whose sample misleads. */
 TEST(ranks_of_long_rows_are_those_of_the_sorted_row_for_any_number_of_threads) {
   enum { N = (1 << 18) + 5, K = 70 };
-  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_I32, WEFT_BF16, WEFT_I8 };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64, WEFT_I32, WEFT_BF16, WEFT_I8, WEFT_E5M2 };
   static double x[N];
   test_watchdog(200);
-  for (int i = 0; i < 7 * 6; i++) {
+  for (int i = 0; i < 8 * 6; i++) {
     weft_scope *scope = weft_scope_open();
     weft_dtype t = types[i / 6];
-    bool is_float = t == WEFT_F32 || t == WEFT_F64 || t == WEFT_BF16;
+    bool is_float = t == WEFT_F32 || t == WEFT_F64 || t >= WEFT_BF16;
     int64_t n = i % 2 ? N : (1 << 16) + 1;
     uint64_t bits = 88172645463325252u;
     for (int64_t k = 0; k < n; k++) {

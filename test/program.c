@@ -172,7 +172,7 @@ int index_leaf(struct program *p, int rank, const int64_t dims[], int64_t n) {
 
 static int any_leaf(struct program *p) {
   static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8,
-                                       WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128 };
+                                       WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128, WEFT_E4M3, WEFT_E5M2 };
   struct form f = { p->is_smooth ? WEFT_F64 : dtypes[any(p, COUNT(dtypes))], (int)any(p, 4), { 0 } };
   if (p->favoured >= 0 && once_in(p, 2)) f.dtype = (weft_dtype)p->favoured;
   if (once_in(p, 4)) f.rank = 1;

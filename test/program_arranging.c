@@ -221,8 +221,8 @@ MAKE(pool) {
   return ok(grow(p, kind, 1, &a, 7, (int64_t[]){ 1 + any(p, 3), 1, 1 + any(p, 2), 1, any(p, 2), 0, any(p, 2) }));
 }
 BUILD(view) { return weft_view(in[0], (weft_dtype)s->p[0]); }
-BUILD(to_f8) { return weft_to_f8(in[0], (weft_f8)s->p[1]); }
-BUILD(from_f8) { return weft_from_f8(in[0], (weft_f8)s->p[1], WEFT_F32); }
+BUILD(to_f8) { return weft_to_f8(in[0], s->p[1] ? WEFT_E5M2 : WEFT_E4M3); }
+BUILD(from_f8) { return weft_from_f8(in[0], s->p[1] ? WEFT_E5M2 : WEFT_E4M3, WEFT_F32); }
 MAKE(view) { /* to as many bytes or fewer: they always fit. A nan has many patterns, so not of floats but for those of one's own */
   static const weft_dtype to[] = { WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_I32 };
   int64_t dims[] = { 1 + any(p, 3), 2 * (1 + any(p, 3)) };

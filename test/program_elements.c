@@ -97,7 +97,7 @@ MAKE(clip) {
   return ok(grow(p, kind, 2, (int[]){ a, b }, 1, (int64_t[]){ any(p, 3) }));
 }
 MAKE(cast) {
-  static const weft_dtype to[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL, WEFT_F16, WEFT_BF16, WEFT_U8, WEFT_I64, WEFT_C64, WEFT_C128, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64 };
+  static const weft_dtype to[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL, WEFT_F16, WEFT_BF16, WEFT_U8, WEFT_I64, WEFT_C64, WEFT_C128, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_E4M3, WEFT_E5M2 };
   int a = pick(p, 0);
   return ok(grow(p, kind, 1, &a, 1, (int64_t[]){ p->is_smooth ? WEFT_F64 : to[any(p, COUNT(to))] }));
 }
@@ -162,6 +162,7 @@ MAKE(run) { /* what is before the first may be infinite: not in smooth programs 
   return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ axis, any(p, p->is_smooth ? 1 : 4) }));
 }
 BUILD(diff) { return weft_diff(in[0], s->p[1], (int)s->p[0]); }
+BUILD(ediff) { return weft_ediff(in[0], s->p[1] ? NULL : weft_integer(2), s->p[1] == 2 ? NULL : in[0]); }
 BUILD(trapezoid) { return weft_trapezoid(in[0], s->n_in > 1 ? in[1] : NULL, 0.5, (int)s->p[0]); }
 BUILD(interp) { return weft_interp(in[0], weft_sort(in[1], 0), in[2], NULL, s->p[0] ? NULL : weft_integer(2)); }
 BUILD(convolve) { return weft_convolve(in[0], in[1], (weft_reach)s->p[0]); }

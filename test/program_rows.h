@@ -24,7 +24,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(choose, 3, true, choose) X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(hyp2f1, 1, false, hyp2f1) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
   X(nan_to_num, 2, true, nan_to_num) X(isclose, 1, false, alike) X(allclose, 1, false, alike) X(array_equal, 1, false, alike)       \
   X(gcd, 1, false, whole) X(lcm, 1, false, whole) X(bit_count, 1, false, whole) X(nanvar, 1, true, var) X(nanstd, 1, true, var)       \
-  X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(trapezoid, 2, true, trapezoid)                         \
+  X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(ediff, 1, true, diff) X(trapezoid, 2, true, trapezoid)                         \
   X(interp, 1, false, interp) X(convolve, 1, true, convolve) X(correlate, 1, true, convolve)                                         \
   X(pad_with, 2, true, pad_with) X(resize, 2, true, resize) X(max_pool, 1, true, pool) X(mean_pool, 1, true, pool) X(rope, 1, true, rope) \
   X(softmax_where, 1, false, where_counts) X(log_softmax_where, 1, false, where_counts) X(logsumexp_where, 1, false, where_counts)    \

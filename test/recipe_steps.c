@@ -15,7 +15,7 @@ uint32_t recipe_any(struct recipe *p, uint32_t below) {
 bool recipe_once_in(struct recipe *p, uint32_t n) { return recipe_any(p, n) == 0; }
 
 static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16,
-                                     WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128 };
+                                     WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128, WEFT_E4M3, WEFT_E5M2 };
 
 static double any_number(struct recipe *p, bool special) {
   static const double odd[] = { NAN, INFINITY, -INFINITY, -0.0, 0x1p-149, -0x1p-140, 0x1p-1074, 1e38, -1e38, 65504, 1e300, 0.0 };

@@ -125,7 +125,7 @@ static int largest(weft_array *x, weft_array *y[]) {
 static int middle(weft_array *x, weft_array *y[]) { return y[0] = weft_median(weft_cast(x, WEFT_F32), 1), 1; }
 
 static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_I32, WEFT_U64, WEFT_I64, WEFT_F16,
-                                     WEFT_BF16, WEFT_F32, WEFT_F64 };
+                                     WEFT_BF16, WEFT_E4M3, WEFT_E5M2, WEFT_F32, WEFT_F64 };
 
 /* An interpreted device takes its time, and so does one that is watched: fewer lengths and dtypes. */
 static bool is_slow(void) { return getenv("WEFT_TEST_FEW") || strstr(cuda_text(cuda_gpu(0)), "machine for PTX"); }

@@ -236,19 +236,19 @@ static int has_dlpack(PyObject *o) {
   return has;
 }
 
-/* An object without the buffer protocol, or without a format for it: bfloat16 is read as the uint16 it is stored in; torch's, which
- * NumPy has not, through DLPack. */
+/* An object without the buffer protocol, or without a format for it: bfloat16 and floats of 8 bits are read as the integers they
+ * are stored in; torch's, which NumPy has not, through DLPack. */
 static weft_array *from_interface(PyObject *o, int may_share) {
   weft_dtype dtype = WEFT_BF16;
   PyObject *type = PyObject_GetAttrString(o, "dtype"), *bits = NULL;
-  int is_bfloat16 = type && !dtype_parse(type, &dtype) && dtype == WEFT_BF16;
+  int is_unknown = type && !dtype_parse(type, &dtype) && !dtype_format(dtype); /* to NumPy */
   Py_XDECREF(type);
   PyErr_Clear();
-  if (is_bfloat16) bits = PyObject_CallMethod(o, "view", "s", "uint16");
+  if (is_unknown) bits = PyObject_CallMethod(o, "view", "s", weft_dtype_bytes(dtype) == 1 ? "uint8" : "uint16");
   else bits = PyObject_CallMethod(o, "__array__", NULL);
   weft_array *a = NULL;
   if (!bits && PyErr_ExceptionMatches(PyExc_TypeError) && has_dlpack(o)) return PyErr_Clear(), dlpack_array(o, may_share);
-  if (bits && bits != o) a = from_buffer(bits, is_bfloat16 ? &dtype : NULL, may_share);
+  if (bits && bits != o) a = from_buffer(bits, is_unknown ? &dtype : NULL, may_share);
   Py_XDECREF(bits);
   return a;
 }

@@ -21,14 +21,15 @@ struct dl_managed {
   void (*deleter)(struct dl_managed *);
 };
 enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6, DL_E4M3FN = 10, DL_E5M2 = 12 };
 
 static const struct dl_dtype types[] = {
   [WEFT_BOOL] = { DL_BOOL, 8, 1 },    [WEFT_U8] = { DL_UINT, 8, 1 },      [WEFT_U16] = { DL_UINT, 16, 1 },
   [WEFT_U32] = { DL_UINT, 32, 1 },    [WEFT_U64] = { DL_UINT, 64, 1 },    [WEFT_I8] = { DL_INT, 8, 1 },
   [WEFT_I16] = { DL_INT, 16, 1 },     [WEFT_I32] = { DL_INT, 32, 1 },     [WEFT_I64] = { DL_INT, 64, 1 },
   [WEFT_F16] = { DL_FLOAT, 16, 1 },   [WEFT_F32] = { DL_FLOAT, 32, 1 },   [WEFT_F64] = { DL_FLOAT, 64, 1 },
-  [WEFT_BF16] = { DL_BFLOAT, 16, 1 }, [WEFT_C64] = { DL_COMPLEX, 64, 1 }, [WEFT_C128] = { DL_COMPLEX, 128, 1 },
+  [WEFT_BF16] = { DL_BFLOAT, 16, 1 }, [WEFT_E4M3] = { DL_E4M3FN, 8, 1 }, [WEFT_E5M2] = { DL_E5M2, 8, 1 },
+  [WEFT_C64] = { DL_COMPLEX, 64, 1 }, [WEFT_C128] = { DL_COMPLEX, 128, 1 },
 };
 
 /* ---- Out ---- */

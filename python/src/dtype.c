@@ -11,7 +11,8 @@ static const struct row { const char *name, *format; } rows[] = {
   [WEFT_U32] = { "uint32", "I" },     [WEFT_U64] = { "uint64", IS_LONG ? "L" : "Q" },     [WEFT_I8] = { "int8", "b" },
   [WEFT_I16] = { "int16", "h" },      [WEFT_I32] = { "int32", "i" },      [WEFT_I64] = { "int64", IS_LONG ? "l" : "q" },
   [WEFT_F16] = { "float16", "e" },    [WEFT_F32] = { "float32", "f" },    [WEFT_F64] = { "float64", "d" },
-  [WEFT_BF16] = { "bfloat16", NULL }, [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
+  [WEFT_BF16] = { "bfloat16", NULL }, [WEFT_E4M3] = { "float8_e4m3fn", NULL }, [WEFT_E5M2] = { "float8_e5m2", NULL },
+  [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
 };
 enum { N_DTYPES = sizeof rows / sizeof rows[0] };
 
@@ -47,12 +48,21 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
   return PyUnicode_FromFormat("%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
 }
 
-/* numpy.dtype(weft.float32) asks for it. */
+/* numpy.dtype(weft.float32) asks for it; what NumPy itself has not, ml_dtypes has for it where it is installed. */
 static PyObject *get_numpy(PyObject *self, void *closure) {
+  const char *name = rows[value(self)].name;
+  PyObject *other = NULL;
   (void)closure;
-  if (value(self) == WEFT_BF16) return PyErr_Format(PyExc_AttributeError, "NumPy has no bfloat16");
+  if (!rows[value(self)].format) {
+    PyObject *module = PyImport_ImportModule("ml_dtypes");
+    other = module ? PyObject_GetAttrString(module, name) : NULL;
+    Py_XDECREF(module);
+    PyErr_Clear();
+    if (!other) return PyErr_Format(PyExc_AttributeError, "NumPy has no %s; ml_dtypes, which is not installed, has it", name);
+  }
   PyObject *numpy = PyImport_ImportModule("numpy");
-  PyObject *dtype = numpy ? PyObject_CallMethod(numpy, "dtype", "s", rows[value(self)].name) : NULL;
+  PyObject *dtype = !numpy ? NULL : PyObject_CallMethod(numpy, "dtype", other ? "O" : "s", other ? (void *)other : (void *)name);
+  Py_XDECREF(other);
   Py_XDECREF(numpy);
   return dtype;
 }

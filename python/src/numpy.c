@@ -19,7 +19,8 @@ static enum { UNKNOWN, ABSENT, THERE } state;
 
 static const int8_t number_of[] = { /* NumPy's, of a dtype */
   [WEFT_BOOL] = 0, [WEFT_I8] = 1, [WEFT_U8] = 2, [WEFT_I16] = 3, [WEFT_U16] = 4, [WEFT_I32] = 5, [WEFT_U32] = 6, [WEFT_I64] = 7,
-  [WEFT_U64] = 8, [WEFT_F32] = 11, [WEFT_F64] = 12, [WEFT_C64] = 14, [WEFT_C128] = 15, [WEFT_F16] = 23, [WEFT_BF16] = -1 };
+  [WEFT_U64] = 8, [WEFT_F32] = 11, [WEFT_F64] = 12, [WEFT_C64] = 14, [WEFT_C128] = 15, [WEFT_F16] = 23, [WEFT_BF16] = -1,
+  [WEFT_E4M3] = -1, [WEFT_E5M2] = -1 };
 
 /* -1: weft has none. 9 and 10 are long long. */
 static int dtype_of(const struct descr *d) {

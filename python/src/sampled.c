@@ -10,7 +10,6 @@ static int optional(int n, PyObject *const o[], weft_array *a[]) {
   return 0;
 }
 
-static weft_array *flat(weft_array *x) { return x ? weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }) : NULL; }
 
 /* A number where the axis of x has one element. */
 static weft_array *one_of(weft_array *number, weft_array *x, int axis) {
@@ -41,13 +40,9 @@ weft_array *call_diff(const struct name *row, PyObject *const arg[]) {
 
 /* (a, to_end, to_begin): of all elements in order */
 weft_array *call_ediff1d(const struct name *row, PyObject *const arg[]) {
-  weft_array *x = flat(convert_array(arg[0], NULL, 0)), *more[2];
+  weft_array *x = convert_array(arg[0], NULL, 0), *more[2];
   (void)row;
-  if (!x || optional(2, arg + 1, more)) return NULL;
-  weft_array *d = weft_diff(x, 1, 0);
-  for (int i = 0; i < 2; i++)
-    if (more[i]) more[i] = weft_cast(flat(more[i]), weft_dtype_of(d));
-  return between(more[1], d, more[0], 0);
+  return !x || optional(2, arg + 1, more) ? NULL : weft_ediff(x, more[1], more[0]);
 }
 
 /* (y, x, dx, axis) */

@@ -177,7 +177,7 @@ weft_array *call_view_as(const struct name *row, PyObject *const arg[]) {
   return x ? weft_view(x, d) : NULL;
 }
 
-static int f8_of(const char *fn, PyObject *o, weft_f8 *kind) {
+static int f8_of(const char *fn, PyObject *o, weft_dtype *kind) {
   *kind = PyUnicode_Check(o) && !PyUnicode_CompareWithASCIIString(o, "e5m2") ? WEFT_E5M2 : WEFT_E4M3;
   if (*kind == WEFT_E5M2 || (PyUnicode_Check(o) && !PyUnicode_CompareWithASCIIString(o, "e4m3"))) return 0;
   return PyErr_Format(PyExc_ValueError, "%s: the format is 'e4m3' or 'e5m2', not %R", fn, o), -1;
@@ -185,14 +185,14 @@ static int f8_of(const char *fn, PyObject *o, weft_f8 *kind) {
 
 /* (a, format) */
 weft_array *call_to_f8(const struct name *row, PyObject *const arg[]) {
-  weft_f8 kind;
+  weft_dtype kind;
   weft_array *x = f8_of(row->name, arg[1], &kind) ? NULL : first(arg);
   return x ? weft_to_f8(x, kind) : NULL;
 }
 
 /* (a, dtype, format) */
 weft_array *call_from_f8(const struct name *row, PyObject *const arg[]) {
-  weft_f8 kind;
+  weft_dtype kind;
   weft_dtype d;
   weft_array *x = f8_of(row->name, arg[2], &kind) || dtype_parse(arg[1], &d) ? NULL : first(arg);
   return x ? weft_from_f8(x, kind, d) : NULL;

@@ -248,7 +248,7 @@ const struct name weft_names[] = {
   FUNCTION(diff, "(a, /, n=1, axis=-1, prepend=None, append=None)", call_diff, weft_diff,
     "differences of neighbours, n times; of bools: whether they differ. prepend and append are put at the ends first",
     "diff([1, 4, 9])", "[3, 5]"),
-  OWN_FUNCTION(ediff1d, "(a, /, to_end=None, to_begin=None)", call_ediff1d,
+  FUNCTION(ediff1d, "(a, /, to_end=None, to_begin=None)", call_ediff1d, weft_ediff,
     "differences of neighbours, of all elements in order, and these before and after them", "ediff1d([1, 4, 9], 0)",
     "[3, 5, 0]"),
   FUNCTION(trapezoid, "(y, x=None, dx=1.0, axis=-1)", call_trapezoid, weft_trapezoid,

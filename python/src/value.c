@@ -17,6 +17,14 @@ static double half_to_double(uint16_t h) {
   return (sign ? -1.0 : 1.0) * rest / 16777216; /* 2^-24 */
 }
 
+/* Of so many digits of the fraction; the largest exponent is inf and nan, but in e4m3, where the last code alone is nan. */
+static double eighth_to_double(unsigned b, unsigned digits) {
+  unsigned m = b & 127, e = m >> digits, top = 127u >> digits, rest = m & ((1u << digits) - 1);
+  double sign = b & 128 ? -1.0 : 1.0, unit = digits == 3 ? 1.0 / 512 : 1.0 / 65536; /* the smallest number */
+  if (digits == 3 ? m == 127 : e == top) return digits == 2 && !rest ? sign * Py_HUGE_VAL : Py_NAN;
+  return sign * unit * (e ? (double)(((1u << digits) + rest)) * (double)(UINT64_C(1) << (e - 1)) : (double)rest);
+}
+
 #define AT(type) (((const type *)block)[i])
 static PyObject *element(weft_dtype d, const void *block, size_t i) {
   switch (d) {
@@ -33,6 +41,8 @@ static PyObject *element(weft_dtype d, const void *block, size_t i) {
     case WEFT_F32: return PyFloat_FromDouble(AT(float));
     case WEFT_F64: return PyFloat_FromDouble(AT(double));
     case WEFT_BF16: return PyFloat_FromDouble(bits_to_float((uint32_t)AT(uint16_t) << 16));
+    case WEFT_E4M3: return PyFloat_FromDouble(eighth_to_double(AT(uint8_t), 3));
+    case WEFT_E5M2: return PyFloat_FromDouble(eighth_to_double(AT(uint8_t), 2));
     case WEFT_C64: return PyComplex_FromDoubles(((const float *)block)[2 * i], ((const float *)block)[2 * i + 1]);
     case WEFT_C128: return PyComplex_FromDoubles(((const double *)block)[2 * i], ((const double *)block)[2 * i + 1]);
   }
@@ -255,8 +265,9 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   weft_array *a = array_handle(self);
   int is_given = ((struct array *)self)->is_given;
   if (flags & PyBUF_WRITABLE && !is_given) return refuse("arrays are values: their memory is read-only");
-  if (!dtype_format(weft_dtype_of(a)) && !mlx_check(self))
-    return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
+  if (!format_of(weft_dtype_of(a), mlx_check(self)))
+    return PyErr_Format(PyExc_BufferError, "the buffer protocol has no %s: use astype(weft.float32)",
+                        dtype_text(weft_dtype_of(a))), -1;
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
   if (!(shown->array = value_pin(a, 0, &b))) {
@@ -283,14 +294,14 @@ static void unshow(PyObject *self, Py_buffer *out) {
 }
 PyBufferProcs value_buffer = { show, unshow };
 
-/* numpy.asarray(memory, dtype, copy); bfloat16, which NumPy has not, as float32. */
+/* numpy.asarray(memory, dtype, copy); what NumPy has not, bfloat16 and floats of 8 bits, as float32. */
 static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
   static char *names[] = { "dtype", "copy", NULL };
   PyObject *dtype = Py_None, *copy = Py_None, *memory, *numpy, *array = NULL;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", names, &dtype, &copy)) return NULL;
   if (interrupted == self) return interrupted = NULL, PyErr_SetNone(PyExc_KeyboardInterrupt), NULL;
   PyObject *source = Py_NewRef(self);
-  if (weft_dtype_of(array_handle(self)) == WEFT_BF16) {
+  if (weft_rank(array_handle(self)) >= 0 && !dtype_format(weft_dtype_of(array_handle(self)))) {
     Py_DECREF(source);
     weft_scope *s = op_begin();
     source = op_end_as(&array_type, s, weft_cast(array_handle(self), WEFT_F32));

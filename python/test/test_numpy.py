@@ -54,8 +54,44 @@ def test_dtypes_are_numpys():
         assert np.zeros(2, dtype=d).dtype.name == name
     assert weft.float32 != weft.float64 and weft.float32 == weft.float32 and len({weft.float32, weft.float64, weft.float32}) == 2
     assert weft.bfloat16 == "bfloat16" and weft.bfloat16 != np.float32
-    with pytest.raises(TypeError):
-        np.dtype(weft.bfloat16)
+    try:
+        import ml_dtypes
+    except ImportError:
+        with pytest.raises(TypeError):
+            np.dtype(weft.bfloat16)
+    else:
+        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            assert np.dtype(getattr(weft, name)) == getattr(ml_dtypes, name)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_8_bits_are_those_of_ml_dtypes(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    theirs = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    x = weft.asarray(theirs)
+    assert x.dtype == name and x.view(weft.uint8).tolist() == list(range(256))
+    np.testing.assert_array_equal(np.asarray(x), theirs.astype(np.float32))
+    np.testing.assert_array_equal(np.asarray(x, dtype=theirs.dtype).astype(np.float32), theirs.astype(np.float32))
+    rng = np.random.default_rng(0)
+    wide = np.concatenate([rng.standard_normal(20000) * np.exp2(rng.integers(-20, 20, 20000)), [448, 464, 465, 57344, 61439, 61440, np.inf, -np.inf, 0.0, -0.0]])
+    for d in (np.float32, np.float16):
+        with np.errstate(over="ignore"):
+            given = wide.astype(d)
+        np.testing.assert_array_equal(np.asarray(weft.asarray(given).astype(name).view(weft.uint8)), given.astype(theirs.dtype).view(np.uint8))
+    a, b = theirs[:120].reshape(8, 15), theirs[120:240].reshape(15, 8)
+    for f in (lambda x, y: x[:, :8] + y[:8], lambda x, y: x[:, :8] * y[:8], lambda x, y: x[:, :8] / y[:8]):
+        with np.errstate(all="ignore"):
+            want = f(a, b).astype(np.float32)
+        np.testing.assert_array_equal(np.asarray(f(weft.asarray(a), weft.asarray(b))), want)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_8_bits_go_through_dlpack(name):
+    torch = pytest.importorskip("torch")
+    x = weft.asarray(np.arange(256, dtype=np.uint8)).view(getattr(weft, name))
+    t = torch.from_dlpack(x)
+    assert t.dtype == getattr(torch, name) and t.view(torch.uint8).tolist() == list(range(256))
+    assert weft.from_dlpack(t).dtype == name and weft.from_dlpack(t).view(weft.uint8).tolist() == list(range(256))
 
 
 def test_a_number_is_one_for_python():

@@ -24,7 +24,7 @@ from ._core import (        # a line, or more, for each first letter
     cummin, cumprod, cumsum,
     degrees, depends, dequantize, diag, diagonal, diff, digamma, digitize, divide, divmod, dot, Dtype,
     ediff1d, einsum, equal, erf, erfc, erfcinv, erfcx, erfinv, exp, exp2, expand_dims, expm1, eye,
-    flatnonzero, flatten, flip, float16, float32, float64, floor, floor_divide, fma, fmod, from_dlpack, from_f8,
+    flatnonzero, flatten, flip, float16, float32, float64, float8_e4m3fn, float8_e5m2, floor, floor_divide, fma, fmod, from_dlpack, from_f8,
     full, full_like,
     gamma, gammainc, gammaincc, gammainccinv, gammaincinv, gather_mm, gather_qmm, gcd, gelu, gelu_approx, greater, greater_equal,
     hadamard_transform, histogram, histogram2d, histogram_bin_edges, histogramdd, host, hyp2f1, hypot,

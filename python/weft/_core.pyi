@@ -27,6 +27,8 @@ float16: Dtype
 float32: Dtype
 float64: Dtype
 bfloat16: Dtype
+float8_e4m3fn: Dtype
+float8_e5m2: Dtype
 complex64: Dtype
 complex128: Dtype
 

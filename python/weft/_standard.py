@@ -6,7 +6,8 @@ from . import _core, _run
 
 # ---- Dtypes
 
-_DIGITS = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52), "complex64": (8, 23), "complex128": (11, 52)}
+_DIGITS = {"float16": (5, 10), "bfloat16": (8, 7), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2), "float32": (8, 23), "float64": (11, 52),
+           "complex64": (8, 23), "complex128": (11, 52)}
 _PART = {"complex64": _core.float32, "complex128": _core.float64}
 
 
@@ -66,6 +67,8 @@ class finfo:
         bias = 2 ** (exponent - 1) - 1
         self.dtype, self.bits = _PART.get(dtype.name, dtype), 1 + exponent + digits
         self.max, self.eps, self.smallest_normal = (2 - 2.0 ** -digits) * 2.0 ** bias, 2.0 ** -digits, 2.0 ** (1 - bias)
+        if dtype.name == "float8_e4m3fn":  # without infinities: the largest exponent has numbers too
+            self.max = 448.0
         self.min = -self.max
 
     def __repr__(self):

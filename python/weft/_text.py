@@ -67,7 +67,7 @@ def _number(value, digits):
 
 
 def reduce(a):
-    return rebuild, (a.astype(_core.float32).tolist() if a.dtype is _core.bfloat16 else a.tolist(), a.shape, a.dtype)
+    return rebuild, (a.tolist(), a.shape, a.dtype)
 
 
 def rebuild(values, shape, dtype):

@@ -6,7 +6,8 @@ static const struct { const char *name; uint8_t bytes; } rows[] = {
   [WEFT_BOOL] = { "bool", 1 }, [WEFT_U8] = { "u8", 1 },   [WEFT_U16] = { "u16", 2 },   [WEFT_U32] = { "u32", 4 },
   [WEFT_U64] = { "u64", 8 },   [WEFT_I8] = { "i8", 1 },   [WEFT_I16] = { "i16", 2 },   [WEFT_I32] = { "i32", 4 },
   [WEFT_I64] = { "i64", 8 },   [WEFT_F16] = { "f16", 2 }, [WEFT_F32] = { "f32", 4 },   [WEFT_F64] = { "f64", 8 },
-  [WEFT_BF16] = { "bf16", 2 }, [WEFT_C64] = { "c64", 8 }, [WEFT_C128] = { "c128", 16 },
+  [WEFT_BF16] = { "bf16", 2 }, [WEFT_E4M3] = { "e4m3", 1 }, [WEFT_E5M2] = { "e5m2", 1 },
+  [WEFT_C64] = { "c64", 8 }, [WEFT_C128] = { "c128", 16 },
 };
 
 size_t weft_dtype_bytes(weft_dtype d) { return dtype_is_valid(d) ? rows[d].bytes : 0; }
@@ -21,7 +22,9 @@ static weft_dtype mixed_integers(weft_dtype is_signed, weft_dtype is_unsigned) {
   return h == WEFT_F32 ? h : wider(is_signed, h);
 }
 
+/* f16 and bf16 hold every number of 8 bits; of the others none holds the other, up to f32. */
 static weft_dtype floats(weft_dtype a, weft_dtype b) {
+  if (dtype_is_f8(a) != dtype_is_f8(b)) return dtype_is_f8(a) ? b : a;
   return a == b ? a : a == WEFT_F64 || b == WEFT_F64 ? WEFT_F64 : WEFT_F32;
 }
 
@@ -48,10 +51,11 @@ bool dtype_fits(weft_dtype d, int64_t x) { return x < 0 ? x >= lowest(d) : (uint
 static uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
 static double double_of(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
 
-struct float_format { int exponent_bits, mantissa_bits; };
+struct float_format { int exponent_bits, mantissa_bits; bool has_no_infinity; }; /* all bits set: nan; all else: numbers */
 static struct float_format format_of(weft_dtype d) {
-  static const struct float_format f16 = { 5, 10 }, bf16 = { 8, 7 }, f32 = { 8, 23 };
-  return d == WEFT_F16 ? f16 : d == WEFT_BF16 ? bf16 : f32;
+  static const struct float_format formats[] = { [WEFT_F16] = { 5, 10 }, [WEFT_F32] = { 8, 23 }, [WEFT_BF16] = { 8, 7 },
+                                                 [WEFT_E4M3] = { 4, 3, true }, [WEFT_E5M2] = { 5, 2 } };
+  return formats[d];
 }
 
 /* The upper bits of m, `drop` bits fewer, to nearest even. A carry out of the mantissa counts the exponent up. */
@@ -64,12 +68,13 @@ static uint64_t rounded(uint64_t m, int drop) {
 static uint64_t encode_narrow(struct float_format f, double x) {
   uint64_t b = bits_of(x), sign = b >> 63 << (f.exponent_bits + f.mantissa_bits), m = b & (((uint64_t)1 << 52) - 1);
   uint64_t top = ((uint64_t)1 << f.exponent_bits) - 1, infinity = top << f.mantissa_bits;
+  uint64_t beyond = f.has_no_infinity ? infinity | (infinity - 1) : infinity;
   int e = (int)(b >> 52 & 2047), drop = 52 - f.mantissa_bits, bias = (int)(top >> 1), to = e - 1023 + bias;
-  if (e == 2047 && m) return sign | infinity | (m >> drop ? m >> drop : (uint64_t)1 << (f.mantissa_bits - 1));
-  if (e == 2047 || to >= (int)top) return sign | infinity;
+  if (e == 2047 && m && !f.has_no_infinity) return sign | infinity | (m >> drop ? m >> drop : (uint64_t)1 << (f.mantissa_bits - 1));
+  if (e == 2047 || to > (int)top) return sign | beyond;
   if (e == 0) return sign;
-  if (to <= 0) return sign | rounded(m | (uint64_t)1 << 52, drop + 1 - to);
-  return sign | rounded((uint64_t)to << 52 | m, drop);
+  uint64_t code = to <= 0 ? rounded(m | (uint64_t)1 << 52, drop + 1 - to) : rounded((uint64_t)to << 52 | m, drop);
+  return sign | (code < beyond ? code : beyond);
 }
 
 static uint64_t encode_saturated(weft_dtype d, double x) {
@@ -102,7 +107,8 @@ static double decode_narrow(struct float_format f, uint64_t b) {
   uint64_t top = ((uint64_t)1 << f.exponent_bits) - 1, e = b >> f.mantissa_bits & top;
   uint64_t m = b & (((uint64_t)1 << f.mantissa_bits) - 1), sign = b >> (f.exponent_bits + f.mantissa_bits) << 63;
   int bias = (int)(top >> 1);
-  if (e == top) return double_of(sign | (uint64_t)2047 << 52 | m << (52 - f.mantissa_bits));
+  if (f.has_no_infinity && e == top && m == ((uint64_t)1 << f.mantissa_bits) - 1) return double_of(sign | (uint64_t)0xfff << 51);
+  if (e == top && !f.has_no_infinity) return double_of(sign | (uint64_t)2047 << 52 | m << (52 - f.mantissa_bits));
   if (e) return double_of(sign | (e + 1023 - (uint64_t)bias) << 52 | m << (52 - f.mantissa_bits));
   double unit = double_of((uint64_t)(1023 + 1 - bias - f.mantissa_bits) << 52);
   return sign ? -((double)m * unit) : (double)m * unit;
@@ -123,6 +129,7 @@ uint64_t dtype_widen(weft_dtype t, uint64_t b) {
     case WEFT_U8: return (uint8_t)b;
     case WEFT_U16: return (uint16_t)b;
     case WEFT_F16: return dtype_encode(WEFT_F32, dtype_decode(WEFT_F16, b & 0xffff));
+    case WEFT_E4M3: case WEFT_E5M2: return dtype_encode(WEFT_F32, dtype_decode(t, b & 0xff));
     default: return b;
   }
 }

@@ -5,12 +5,13 @@
 #include "weft.h"
 
 static inline bool dtype_is_valid(weft_dtype d) { return (unsigned)d <= WEFT_C128; }
-static inline bool dtype_is_float(weft_dtype d) { return d >= WEFT_F16 && d <= WEFT_BF16; }
+static inline bool dtype_is_float(weft_dtype d) { return d >= WEFT_F16 && d <= WEFT_E5M2; }
 static inline bool dtype_is_integer(weft_dtype d) { return d >= WEFT_U8 && d <= WEFT_I64; }
 static inline bool dtype_is_signed(weft_dtype d) { return d >= WEFT_I8 && d <= WEFT_I64; }
 static inline bool dtype_is_complex(weft_dtype d) { return d >= WEFT_C64; }
 static inline bool dtype_is_inexact(weft_dtype d) { return d >= WEFT_F16; } /* float or complex: has derivatives */
-static inline bool dtype_is_narrow_float(weft_dtype d) { return d == WEFT_F16 || d == WEFT_BF16; }
+static inline bool dtype_is_f8(weft_dtype d) { return d == WEFT_E4M3 || d == WEFT_E5M2; }
+static inline bool dtype_is_narrow_float(weft_dtype d) { return d == WEFT_F16 || d == WEFT_BF16 || dtype_is_f8(d); }
 
 /* What mathematics is done in: a float stays, anything else becomes f32. */
 static inline weft_dtype dtype_float(weft_dtype d) { return dtype_is_float(d) || dtype_is_complex(d) ? d : WEFT_F32; }

@@ -1,7 +1,8 @@
 /* npy.c -- one array behind a Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
  *
  * Versions 1 to 3. The dictionary has exactly these three keys; no other Python is understood, and pickles never are.
- * bfloat16 is what ml_dtypes writes for it, two bytes without a meaning: 'V2'. The file ends with the array. */
+ * bfloat16, e4m3 and e5m2 are what ml_dtypes writes for them: two bytes without a meaning, 'V2', one byte, 'V1', and 'f1'. The file
+ * ends with the array. */
 #include <string.h>
 #include "base/mem.h"
 #include "base/text.h"
@@ -13,7 +14,7 @@ static const char magic[] = "\x93NUMPY";
 static const struct { const char *code; weft_dtype dtype; } dtypes[] = {
   { "b1", WEFT_BOOL }, { "u1", WEFT_U8 }, { "u2", WEFT_U16 }, { "u4", WEFT_U32 }, { "u8", WEFT_U64 }, { "i1", WEFT_I8 },
   { "i2", WEFT_I16 }, { "i4", WEFT_I32 }, { "i8", WEFT_I64 }, { "f2", WEFT_F16 }, { "f4", WEFT_F32 }, { "f8", WEFT_F64 },
-  { "V2", WEFT_BF16 }, { "c8", WEFT_C64 }, { "c16", WEFT_C128 },
+  { "V2", WEFT_BF16 }, { "V1", WEFT_E4M3 }, { "f1", WEFT_E5M2 }, { "c8", WEFT_C64 }, { "c16", WEFT_C128 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -81,7 +82,8 @@ static bool read_descr(struct dict *d, struct entry *e) {
   bool has_order = descr[0] && strchr("<>|=", descr[0]);
   const char *code = descr + has_order;
   if (*code == 'O') return say_descr(d, descr, "holds Python objects, which are never read");
-  if (!strcmp(code, "bfloat16")) code = "V2";
+  static const char *const names[][2] = { { "bfloat16", "V2" }, { "float8_e4m3fn", "V1" }, { "float8_e5m2", "f1" } };
+  for (int i = 0; i < 3; i++) if (!strcmp(code, names[i][0])) code = names[i][1];
   for (int i = 0; i < DTYPES; i++) {
     if (strcmp(code, dtypes[i].code)) continue;
     e->dtype = dtypes[i].dtype;

@@ -16,7 +16,7 @@ static const struct { const char *name; weft_dtype dtype; } dtypes[] = {
   { "BOOL", WEFT_BOOL }, { "U8", WEFT_U8 }, { "U16", WEFT_U16 }, { "U32", WEFT_U32 }, { "U64", WEFT_U64 },
   { "I8", WEFT_I8 }, { "I16", WEFT_I16 }, { "I32", WEFT_I32 }, { "I64", WEFT_I64 }, { "F16", WEFT_F16 },
   { "F32", WEFT_F32 }, { "F64", WEFT_F64 }, { "BF16", WEFT_BF16 }, { "C64", WEFT_C64 },
-  { "F8_E4M3", WEFT_U8 }, { "F8_E5M2", WEFT_U8 }, /* read alone, as the bytes they are: weft_from_f8 makes numbers of them */
+  { "F8_E4M3", WEFT_E4M3 }, { "F8_E5M2", WEFT_E5M2 },
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 

@@ -141,10 +141,11 @@ bool kir_is_combiner(int op);
 uint64_t kir_empty(enum kir_op, weft_dtype);   /* where a fold starts, and what an empty one is: add: +0 */
 uint64_t kir_neutral(enum kir_op, weft_dtype); /* e with e o x = x to the bit: add of floats: -0 */
 
-/* Register dtypes: bool i32 u32 i64 u64 f32 f64. Memory dtypes: also u8 i8 u16 i16 (-> i32), f16 bf16 (-> f32). */
+/* Register dtypes: bool i32 u32 i64 u64 f32 f64. Memory dtypes: also u8 i8 u16 i16 (-> i32), f16 bf16 e4m3 e5m2 (-> f32). */
 bool kir_is_register(weft_dtype);
 weft_dtype kir_register_of(weft_dtype memory); /* c64, c128 are not KIR dtypes: split by the scheduler */
 bool kir_is_float(weft_dtype);
+bool kir_is_f8(weft_dtype);                    /* e4m3 e5m2: the legaliser makes u8 of them */
 bool kir_is_signed(weft_dtype);                /* i8 .. i64 */
 int kir_width(weft_dtype);                     /* bytes in memory; 0: not a KIR dtype */
 const char *kir_dtype_name(weft_dtype);        /* "f32" */

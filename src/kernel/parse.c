@@ -106,7 +106,7 @@ static struct token take_name(struct parser *p, const char *what) {
 }
 
 static weft_dtype dtype_named(struct parser *p, const char *s, size_t n) {
-  for (int d = WEFT_BOOL; d <= WEFT_BF16; d++)
+  for (int d = WEFT_BOOL; d <= WEFT_E5M2; d++)
     if (!strncmp(kir_dtype_name((weft_dtype)d), s, n) && !kir_dtype_name((weft_dtype)d)[n]) return (weft_dtype)d;
   bad(p, "no such dtype: '%.*s'", (int)(n < 40 ? n : 40), s);
   return WEFT_I64;

@@ -286,6 +286,7 @@ static bool verify_store_mode(struct verifier *v, const struct open_block *b, co
   weft_dtype dtype = kir_register_of((weft_dtype)x->dtype), result;
   if (s->op != KIR_SET && !kir_is_combiner(s->op)) return refuse(v, "%s: no store mode %s", x->name, kir_rows[s->op].name);
   if (s->op != KIR_SET && !row_fits(v, (enum kir_op)s->op, 2, (int[]){ s->in[0], s->in[0] }, &result)) return false;
+  if (p && kir_is_f8((weft_dtype)x->dtype)) return refuse(v, "%s: copies of 8 bits are not merged; use f32", x->name);
   if (p) return p->op == s->op || refuse(v, "%s is private %s", x->name, kir_rows[p->op].name);
   return s->op == KIR_SET || dtype == (weft_dtype)x->dtype ||
          refuse(v, "%s: combining in memory would round each time; use private or local", x->name);

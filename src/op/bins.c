@@ -57,7 +57,8 @@ ORDER_INLINE void between_f32(const struct binned *e, struct ruler_f32 r, bool i
     case WEFT_I16: DO(int16_t); break;                                                          \
     case WEFT_I32: DO(int32_t); break;                                                          \
     case WEFT_I64: DO(int64_t); break;                                                          \
-    case WEFT_F16: case WEFT_F32: case WEFT_F64: case WEFT_BF16: case WEFT_C64: case WEFT_C128: DO(double); break; \
+    case WEFT_F16: case WEFT_F32: case WEFT_F64: case WEFT_BF16: case WEFT_E4M3: case WEFT_E5M2: case WEFT_C64:  \
+    case WEFT_C128: DO(double); break;                                                          \
   }
 
 ORDER_INLINE void between_f64(const struct binned *e, weft_dtype d, struct ruler_f64 r, bool is_even) {

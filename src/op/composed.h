@@ -34,6 +34,9 @@ static inline weft_array *raised(weft_array *x) {
   return weft_cast(x, dtype_is_narrow_float(d) ? WEFT_F32 : d);
 }
 
+/* What holds infinities beside the numbers of x: e4m3 has none. */
+static inline weft_array *with_infinities(weft_array *x) { return weft_dtype_of(x) == WEFT_E4M3 ? weft_cast(x, WEFT_F32) : x; }
+
 static inline weft_array *lowered(weft_array *y, weft_array *x) {
   return weft_cast(y, dtype_float(weft_dtype_of(x)));
 }

@@ -370,10 +370,10 @@ static int conv_map(void *ctx, weft_array *const xs[], const int is_mapped[], we
 
 /* ---- One convolution ---- */
 
-/* f16 and bf16: sums of several products are rounded once. */
+/* Narrow floats: sums of several products are rounded once. */
 static weft_array *wide(weft_array *x) {
   weft_dtype d = (weft_dtype)x->node->dtype;
-  return d == WEFT_F16 || d == WEFT_BF16 ? weft_cast(x, WEFT_F32) : x;
+  return dtype_is_narrow_float(d) ? weft_cast(x, WEFT_F32) : x;
 }
 
 static weft_array *conv(const struct convolution *c, weft_array *x, weft_array *w) {

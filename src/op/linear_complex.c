@@ -56,7 +56,8 @@ static void eliminate(struct elimination *e) {
   weft_array *m = weft_where(weft_eq(row, e->k), here, weft_where(weft_eq(row, p), there, e->m));
   weft_array *below = weft_div(weft_unsqueeze(weft_at(m, -1, e->k), -1), weft_where(is_0, weft_scalar(1), pivot));
   weft_array *factor = weft_where(weft_gt(at, e->k), below, weft_scalar(0));
-  weft_array *signed_pivot = weft_squeeze(weft_squeeze(weft_where(is_k, pivot, weft_neg(pivot)), -1), -1), *length = weft_abs(signed_pivot);
+  weft_array *signed_pivot = weft_squeeze(weft_squeeze(weft_where(is_k, pivot, weft_neg(pivot)), -1), -1);
+  weft_array *length = weft_abs(signed_pivot);
   weft_array *unit = weft_div(signed_pivot, weft_where(weft_eq(length, weft_scalar(0)), weft_scalar(1), length));
   *e = (struct elimination){ weft_add(e->k, weft_integer(1)), weft_sub(m, weft_mul(factor, here)), weft_mul(e->phase, unit),
                              weft_add(e->log, weft_log(length)), weft_mul(e->det, signed_pivot) };

@@ -14,9 +14,9 @@ static weft_array *counted(const char *fn, along *of, weft_array *x, weft_array 
   if (!why) mask = array_broadcast(fn, weft_cast(mask, WEFT_BOOL), n->rank, n->dims);
   node_release(n);
   if (why || weft_check(mask)) return why ? array_failed(why) : mask;
-  x = weft_cast(x, dtype_float(weft_dtype_of(x)));
-  weft_array *y = of(weft_where(mask, x, number_like(x, -INFINITY)), axis);
-  return keeps ? weft_where(mask, y, number_like(y, otherwise)) : y;
+  weft_array *a = with_infinities(weft_cast(x, dtype_float(weft_dtype_of(x))));
+  weft_array *y = of(weft_where(mask, a, number_like(a, -INFINITY)), axis);
+  return lowered(keeps ? weft_where(mask, y, number_like(y, otherwise)) : y, x);
 }
 
 weft_array *weft_softmax_where(weft_array *x, weft_array *mask, int axis) {

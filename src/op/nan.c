@@ -71,7 +71,9 @@ static weft_array *extremum(const char *fn, along *of, weft_array *x, int axis, 
   weft_array *bad;
   if (!fits(fn, x, &axis, true, &bad)) return bad;
   if (!may_be_nan(x)) return of(x, axis);
-  return weft_where(weft_all(weft_isnan(x), axis), number_like(x, NAN), of(replaced(x, neutral), axis));
+  weft_array *a = with_infinities(x);
+  weft_array *y = weft_where(weft_all(weft_isnan(a), axis), number_like(a, NAN), of(replaced(a, neutral), axis));
+  return weft_cast(y, weft_dtype_of(x));
 }
 
 weft_array *weft_nanmax(weft_array *x, int axis) { return extremum("weft_nanmax", weft_max, x, axis, -INFINITY); }
@@ -92,7 +94,14 @@ weft_array *weft_nanargmin(weft_array *x, int axis) { return place("weft_nanargm
 /* ---- Numbers instead ---- */
 
 static double largest(weft_dtype d) {
-  return d == WEFT_F64 ? DBL_MAX : d == WEFT_F16 ? 65504 : d == WEFT_BF16 ? 0x1.fep127 : FLT_MAX;
+  switch ((int)d) {
+    case WEFT_F64: return DBL_MAX;
+    case WEFT_F16: return 65504;
+    case WEFT_BF16: return 0x1.fep127;
+    case WEFT_E4M3: return 448;
+    case WEFT_E5M2: return 57344;
+  }
+  return FLT_MAX;
 }
 
 static weft_array *numbers(weft_array *x, weft_array *nan, weft_array *above, weft_array *below) {

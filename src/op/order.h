@@ -11,7 +11,8 @@
 
 /* The lowest pattern, without its sign, that is a NaN. */
 ORDER_INLINE uint64_t order_least_nan(weft_dtype d) {
-  return d == WEFT_F16 ? 0x7c01 : d == WEFT_BF16 ? 0x7f81 : d == WEFT_F32 ? 0x7f800001 : 0x7ff0000000000001;
+  return d == WEFT_F16 ? 0x7c01 : d == WEFT_BF16 ? 0x7f81 : d == WEFT_F32 ? 0x7f800001
+       : d == WEFT_E4M3 ? 0x7f : d == WEFT_E5M2 ? 0x7d : 0x7ff0000000000001;
 }
 
 ORDER_INLINE bool order_is_nan(weft_dtype d, int bytes, uint64_t bits) {
@@ -57,6 +58,8 @@ ORDER_INLINE uint64_t order_load(const uint8_t *from, int64_t i, int bytes) {
   switch (dtype) {                                                                                      \
     case WEFT_BOOL: case WEFT_U8: DO(WEFT_U8, 1); break;                                                \
     case WEFT_I8: DO(WEFT_I8, 1); break;                                                                \
+    case WEFT_E4M3: DO(WEFT_E4M3, 1); break;                                                            \
+    case WEFT_E5M2: DO(WEFT_E5M2, 1); break;                                                            \
     case WEFT_U16: DO(WEFT_U16, 2); break;                                                              \
     case WEFT_I16: DO(WEFT_I16, 2); break;                                                              \
     case WEFT_F16: DO(WEFT_F16, 2); break;                                                              \

@@ -1,18 +1,22 @@
-/* pattern.c -- the bytes of elements under another dtype, and floats of 8 bits, which live in u8.
+/* pattern.c -- the bytes of elements under another dtype.
  *
- * One op keeps 32 or 64 bits and changes what they mean. All else is integer arithmetic on patterns: what has 16 bits is computed
- * from f32, which holds each f16 and bf16; wider elements are cut into narrower ones, or put together of them, the lowest bits
- * first. */
-#include <math.h>
+ * One op keeps 8, 32 or 64 bits and changes what they mean. All else is integer arithmetic on patterns: what has 16 bits is
+ * computed from f32, which holds each f16 and bf16; wider elements are cut into narrower ones, or put together of them,
+ * the lowest bits first. */
+#include "kernel/eighth.h"
 #include "op/composed.h"
 #include "op/element.h"
 #undef X
 #undef Y
 
-LOWER(bits) { return kir_bits(b, (weft_dtype)n->dtype, in[0]); }
+LOWER(bits) {
+  weft_dtype from = operand_dtype(n), to = (weft_dtype)n->dtype;
+  if (dtype_is_f8(from)) return eighth_pattern(b, from, in[0]);
+  return dtype_is_f8(to) ? eighth_value(b, to, in[0]) : kir_bits(b, to, in[0]);
+}
 ROW(bits, true, NONE)
 
-/* The same 32 or 64 bits as another dtype. */
+/* The same bits as another dtype: 32 or 64, or 8 between u8 and a float. */
 static weft_array *meant(weft_array *x, weft_dtype d) {
   struct node *n = weft_dtype_of(x) == d ? NULL : array_good_node(x);
   if (!n) return x;
@@ -129,46 +133,32 @@ weft_array *weft_view(weft_array *x, weft_dtype d) {
 
 /* ---- Floats of 8 bits ---- */
 
-struct eighth { int digits, bias; uint32_t above, nan; }; /* what is too large becomes `above` */
-static const struct eighth eighths[] = { [WEFT_E4M3] = { 3, 7, 0x7E, 0x7F }, [WEFT_E5M2] = { 2, 15, 0x7C, 0x7E } };
-
-static struct failure *f8_check(const char *fn, weft_array *x, weft_f8 kind, bool is_pattern) {
+static struct failure *f8_check(const char *fn, weft_array *x, weft_dtype f8, bool is_pattern) {
   weft_dtype d = weft_dtype_of(x);
-  if ((unsigned)kind > WEFT_E5M2)
-    return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no such float of 8 bits: %d", fn, (int)kind);
+  if (!dtype_is_f8(f8))
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: %s is no float of 8 bits: e4m3 and e5m2 are", fn, weft_dtype_name(f8));
   return dtype_is_complex(d) || (is_pattern && d != WEFT_U8) ? not_of(fn, d) : NULL;
 }
 
-/* Rounded to the nearest, halves to the even one: below the normal numbers in steps of the smallest. */
-weft_array *weft_to_f8(weft_array *x, weft_f8 kind) {
+/* As MLX has it, what is beyond 448 becomes 448. */
+weft_array *weft_to_f8(weft_array *x, weft_dtype f8) {
   weft_array *bad;
   if (!arrays_ok("weft_to_f8", 1, &x, &bad)) return bad;
-  struct failure *why = f8_check("weft_to_f8", x, kind, false);
+  struct failure *why = f8_check("weft_to_f8", x, f8, false);
   if (why) return array_failed(why);
-  struct eighth f = eighths[kind];
-  int shift = 23 - f.digits;
-  weft_array *a = weft_cast(x, WEFT_F32), *all = meant(a, WEFT_U32), *m = low(all, 0x7FFFFFFF);
-  weft_array *tiny = weft_cast(weft_round(weft_mul(weft_abs(a), weft_scalar(ldexp(1, f.bias - 1 + f.digits)))), WEFT_U32);
-  weft_array *up = weft_add(low(right(m, shift), 1), whole((1u << (shift - 1)) - 1));
-  weft_array *normal = weft_sub(right(weft_add(m, up), shift), whole((uint32_t)(127 - f.bias) << f.digits));
-  weft_array *code = weft_where(weft_lt(m, whole((uint32_t)(128 - f.bias) << 23)), tiny, weft_minimum(normal, whole(f.above)));
-  code = weft_where(weft_gt(m, whole(0x7F800000)), weft_cast(whole(f.nan), WEFT_U32), code);
-  return weft_cast(weft_or(code, low(right(all, 24), 0x80)), WEFT_U8);
+  x = weft_cast(x, WEFT_F32);
+  if (f8 == WEFT_E4M3) { /* chosen, not computed: a nan keeps its sign */
+    weft_array *most = weft_scalar(448), *least = weft_scalar(-448);
+    x = weft_where(weft_gt(x, most), most, weft_where(weft_lt(x, least), least, x));
+  }
+  return weft_view(weft_cast(x, f8), WEFT_U8);
 }
 
-weft_array *weft_from_f8(weft_array *x, weft_f8 kind, weft_dtype d) {
+weft_array *weft_from_f8(weft_array *x, weft_dtype f8, weft_dtype d) {
   weft_array *bad;
   if (!arrays_ok("weft_from_f8", 1, &x, &bad)) return bad;
-  struct failure *why = f8_check("weft_from_f8", x, kind, true);
+  struct failure *why = f8_check("weft_from_f8", x, f8, true);
   if (!why) why = dtype_check("weft_from_f8", d);
   if (!why && !dtype_is_float(d)) why = not_of("weft_from_f8", d);
-  if (why) return array_failed(why);
-  struct eighth f = eighths[kind];
-  weft_array *c = weft_cast(x, WEFT_U32), *m = low(c, 0x7F), *sign = left(low(c, 0x80), 24);
-  weft_array *tiny = meant(weft_mul(weft_cast(m, WEFT_F32), weft_scalar(ldexp(1, 1 - f.bias - f.digits))), WEFT_U32);
-  weft_array *normal = weft_add(left(m, 23 - f.digits), whole((uint32_t)(127 - f.bias) << 23));
-  weft_array *y = weft_where(weft_lt(m, whole(1u << f.digits)), tiny, normal), *nan = weft_cast(whole(0x7FC00000), WEFT_U32);
-  if (kind == WEFT_E5M2) y = weft_where(weft_eq(m, whole(0x7C)), weft_cast(whole(0x7F800000), WEFT_U32), y);
-  y = weft_where(kind == WEFT_E5M2 ? weft_gt(m, whole(0x7C)) : weft_eq(m, whole(0x7F)), nan, y);
-  return weft_cast(meant(weft_or(y, sign), WEFT_F32), d);
+  return why ? array_failed(why) : weft_cast(weft_view(x, f8), d);
 }

@@ -39,7 +39,7 @@ weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha
   weft_array *bad;
   if (!arrays_ok("weft_addmm", 3, (weft_array *[]){ c, a, b }, &bad)) return bad;
   weft_dtype d = weft_dtype_of(c);
-  bool is_wider = alpha != 1 && d == weft_dtype_of(a) && d == weft_dtype_of(b) && (d == WEFT_F16 || d == WEFT_BF16);
+  bool is_wider = alpha != 1 && d == weft_dtype_of(a) && d == weft_dtype_of(b) && dtype_is_narrow_float(d);
   if (is_wider) { /* a product beyond the largest half may be brought back by alpha */
     c = weft_cast(c, WEFT_F32), a = weft_cast(a, WEFT_F32), b = weft_cast(b, WEFT_F32);
     return weft_cast(weft_add(scaled(c, beta), scaled(weft_matmul(a, b), alpha)), d);

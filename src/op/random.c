@@ -308,8 +308,9 @@ weft_array *random_drawn(const struct distribution *t, weft_array *key, weft_arr
 /* A unit of a narrow dtype is below 1 there too. */
 static weft_array *narrow_unit(const struct draw *d) {
   weft_array *u = random_unit(d, 0, 1);
-  if (d->as == WEFT_F16) u = weft_minimum(u, number(WEFT_F32, 0x1.ffcp-1));
-  if (d->as == WEFT_BF16) u = weft_minimum(u, number(WEFT_F32, 0x1.fep-1));
+  static const struct { weft_dtype as; double below_one; } most[] = {
+    { WEFT_F16, 0x1.ffcp-1 }, { WEFT_BF16, 0x1.fep-1 }, { WEFT_E4M3, 0x1.ep-1 }, { WEFT_E5M2, 0x1.cp-1 } };
+  for (int i = 0; i < 4; i++) if (d->as == most[i].as) u = weft_minimum(u, number(WEFT_F32, most[i].below_one));
   return weft_cast(u, d->as);
 }
 

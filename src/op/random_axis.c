@@ -148,7 +148,8 @@ static struct failure *vectors_wrong(const char *fn, weft_array *mean, weft_arra
   struct shape_text a, b;
   bool fits = c->rank >= 2;
   for (int k = 1; k <= 2 && fits; k++) fits = !dim_differs(dim_resolve(c->dims[c->rank - k]), dim_resolve(m->dims[m->rank - 1]));
-  struct failure *why = fits ? NULL : fail(WEFT_ERR_SHAPE, scope_origin(), "%s: mean %s and cov %s", fn, shape_show(m, &a), shape_show(c, &b));
+  struct failure *why = NULL;
+  if (!fits) why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: mean %s and cov %s", fn, shape_show(m, &a), shape_show(c, &b));
   node_release(m), node_release(c);
   return why;
 }

@@ -36,6 +36,18 @@ weft_array *weft_diff(weft_array *x, int64_t n, int axis) {
   return y;
 }
 
+static weft_array *flat(weft_array *x) { return weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }); }
+
+weft_array *weft_ediff(weft_array *x, weft_array *before, weft_array *after) {
+  static const char fn[] = "weft_ediff";
+  weft_array *bad, *given[] = { x, before ? before : x, after ? after : x }, *part[3];
+  if (!arrays_ok(fn, 3, given, &bad)) return bad;
+  weft_array *d = weft_diff(flat(x), 1, 0), *ends[] = { before, d, after };
+  int n = 0;
+  for (int i = 0; i < 3; i++) if (ends[i]) part[n++] = i == 1 ? d : weft_cast(flat(ends[i]), weft_dtype_of(d));
+  return n == 1 ? d : weft_concat(0, n, part);
+}
+
 /* A vector as long as y's axis stands along it; other arrays broadcast with y as they are. */
 static weft_array *standing(weft_array *x, weft_array *y, int axis) {
   if (weft_rank(x) != 1) return x;

@@ -154,6 +154,9 @@ static void sort_whole(const struct row *r) {
 
 enum { BYTES = 256 };
 
+/* Of a byte itself, or with its sign turned; a float of 8 bits has a key, as wider ones do. */
+static bool is_of_bytes(weft_dtype d) { return weft_dtype_bytes(d) == 1 && !dtype_is_f8(d); }
+
 /* Which of eight bytes are 0: bit k of the byte k. */
 static inline unsigned zeros_among(const uint8_t *x) {
   const uint64_t ones = 0x0101010101010101, low = 0x7f * ones;
@@ -209,7 +212,7 @@ static void sort_bytes(const struct row *r) {
 }
 
 static void sort_row(const struct row *r) {
-  if (weft_dtype_bytes(r->dtype) == 1 && r->n > BYTES / 4) sort_bytes(r);
+  if (is_of_bytes(r->dtype) && r->n > BYTES / 4) sort_bytes(r);
   else sort_whole(r);
 }
 
@@ -407,7 +410,7 @@ static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in
 /* Few long rows are cut into parts, if there are threads for those. */
 static int64_t parts(const struct library_call *c) { return c->n_problems <= FEW_ROWS && length(c) >= LONG ? PARTS : 1; }
 static bool is_cut(const struct library_call *c) { return parts(c) > 1 && c->n_ranges > c->n_problems; }
-static bool is_bytes(const struct library_call *c) { return weft_dtype_bytes(c->in[0].dtype) == 1; }
+static bool is_bytes(const struct library_call *c) { return is_of_bytes(c->in[0].dtype); }
 static bool is_front(const struct library_call *c) {
   return ((const struct sort_attr *)c->attr)->is_front && is_bytes(c) && !c->out[0].is_wanted;
 }

@@ -49,7 +49,8 @@ static bool is_poolable(const char *fn, weft_array *x, const weft_pool_options *
 weft_array *weft_max_pool(weft_array *x, const weft_pool_options *o) {
   weft_array *bad;
   if (!is_ordered("weft_max_pool", x, &bad) || !is_poolable("weft_max_pool", x, o, &bad)) return bad;
-  return pooled(o, x, weft_max, number_like(x, weft_dtype_of(x) == WEFT_BOOL ? 0 : -INFINITY));
+  weft_array *a = with_infinities(x);
+  return weft_cast(pooled(o, a, weft_max, number_like(a, weft_dtype_of(a) == WEFT_BOOL ? 0 : -INFINITY)), weft_dtype_of(x));
 }
 
 /* The sum of a window over the number of its elements: all of them, or those that are not padding. */

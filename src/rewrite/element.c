@@ -27,7 +27,7 @@ static bool is_number(const struct node *n, double value) {
 }
 
 static bool is_ordinary(const struct node *n) {
-  double v, most = n->dtype == WEFT_F16 ? 1e4 : 1e37;
+  double v, most = dtype_is_f8((weft_dtype)n->dtype) ? 16 : n->dtype == WEFT_F16 ? 1e4 : 1e37;
   return find_number(n, &v) && fabs(v) < most && fabs(v) > 1 / most;
 }
 

@@ -11,7 +11,7 @@ static bool is_within(weft_dtype a, weft_dtype b) {
 #define D(x) (1u << WEFT_##x)
   static const unsigned within[] = {
     [WEFT_BOOL] = D(BOOL) | D(U8) | D(U16) | D(U32) | D(U64) | D(I8) | D(I16) | D(I32) | D(I64) |
-                  D(F16) | D(F32) | D(F64) | D(BF16),
+                  D(F16) | D(F32) | D(F64) | D(BF16) | D(E4M3) | D(E5M2),
     [WEFT_U8] = D(U8) | D(U16) | D(U32) | D(U64) | D(I16) | D(I32) | D(I64) | D(F16) | D(F32) | D(F64) | D(BF16),
     [WEFT_U16] = D(U16) | D(U32) | D(U64) | D(I32) | D(I64) | D(F32) | D(F64),
     [WEFT_U32] = D(U32) | D(U64) | D(I64) | D(F64),
@@ -24,6 +24,8 @@ static bool is_within(weft_dtype a, weft_dtype b) {
     [WEFT_F32] = D(F32) | D(F64),
     [WEFT_F64] = D(F64),
     [WEFT_BF16] = D(BF16) | D(F32) | D(F64),
+    [WEFT_E4M3] = D(E4M3) | D(F16) | D(F32) | D(F64) | D(BF16),
+    [WEFT_E5M2] = D(E5M2) | D(F16) | D(F32) | D(F64) | D(BF16),
     [WEFT_C64] = 0, [WEFT_C128] = 0
   };
 #undef D

@@ -21,7 +21,7 @@ bool step_copy(struct work *w, weft_dtype dtype, int rank, const dim dims[], con
   struct walked x;
   struct draft d;
   struct reach in = { .store = from->store, .offset = from->offset }, out = { .store = to->store, .offset = to->offset };
-  if (dtype_is_narrow_float(dtype)) dtype = WEFT_U16; /* a pattern like any other: nothing to convert */
+  if (dtype_is_narrow_float(dtype)) dtype = dtype_is_f8(dtype) ? WEFT_U8 : WEFT_U16; /* patterns: nothing to convert */
   walk_axes(rank, dims, from, to, &x);
   if (x.n > AXES) return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, 0, "weft_eval: a copy over more than %d axes", AXES));
   if (!draft_begin(&d, w, "copy")) return false;

@@ -172,6 +172,22 @@ static void scatter_in_batches(const struct work *w, struct node *n) {
   memmove(n->in + 2, n->in + 2 + batch, sizeof *n->in * (size_t)a->n);
 }
 
+/* Sums and products of matrices of 8-bit floats are of f32, rounded once: what adds outside of kernels, and copies of a result that
+ * are merged, know no floats of 8 bits. */
+static bool eighths_wide(struct work *w, struct node *n) {
+  enum op_kind kind = n->op->kind;
+  if (kind != OP_REDUCE && kind != OP_PREFIX && kind != OP_CONTRACT) return true;
+  for (int k = 0; k < n->n_in; k++)
+    if (kir_is_f8((weft_dtype)n->in[k]->dtype) && !(n->in[k] = cast_to(w, n->in[k], WEFT_F32))) return false;
+  if (!kir_is_f8((weft_dtype)n->dtype)) return true;
+  struct node *y = work_node(w, n->op, WEFT_F32, n->rank, n->dims, n->n_in, n->in, n->attr, n->attr_bytes);
+  struct node *c = y ? cast_to(w, y, (weft_dtype)n->dtype) : NULL;
+  if (!c) return false;
+  y->origin = n->origin;
+  local_become(n, c);
+  return true;
+}
+
 /* ---- views ---- */
 
 static bool is_scalar(const struct node *x) { return scalar_of(x) != NULL; }
@@ -340,7 +356,10 @@ static bool copy_for_reshapes(struct work *w) {
   return true;
 }
 
-static bool is_loading(weft_dtype from, weft_dtype to) { return kir_width(from) && from != to && kir_register_of(from) == to; }
+/* What a product's operands can be loaded from; floats of 8 bits are known to kernels alone. */
+static bool is_loading(weft_dtype from, weft_dtype to) {
+  return kir_width(from) && from != to && kir_register_of(from) == to && !kir_is_f8(from);
+}
 static bool is_widening(weft_dtype from, weft_dtype to) { return dtype_is_integer(from) && to == WEFT_I64; }
 
 /* What x shows through at most a few views, if that is a cast of the kind, shown before the cast; else NULL. */
@@ -489,7 +508,7 @@ bool prepare(struct work *w) {
     if (w->fuse && x->op == &op_scatter && !indices_of_narrow(w, x, 2)) return false;
     if (w->fuse && x->op->kind == OP_TAKE && !w->by_patches && !indices_of_narrow(w, x, 1)) return false;
     if (x->op == &op_scatter) scatter_in_batches(w, x);
-    if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
+    if ((x->op == &op_scatter && !scatter_wide(w, x)) || !eighths_wide(w, x)) return false;
     if (w->fuse && x->op->kind == OP_CONTRACT && !product_of_narrow(w, x)) return false;
   }
   if (!order(w)) return false;

@@ -114,7 +114,8 @@ def _npz(file):
 
 
 def _in_flavour(arrays):
-    return {name: _mlx.as_mlx(a) for name, a in arrays.items()}
+    """MLX keeps floats of 8 bits in uint8."""
+    return {name: _mlx.as_mlx(a.view("uint8") if a.dtype.name.startswith("float8") else a) for name, a in arrays.items()}
 
 
 def load(file, /, format=None, return_metadata=False, *, stream=None):

@@ -109,7 +109,7 @@ static const char *type_of(weft_dtype t) {
     case WEFT_I64: return "s64";
     case WEFT_F32: return "f32";
     case WEFT_F64: return "f64";
-    case WEFT_F16: case WEFT_BF16: case WEFT_C64: case WEFT_C128: break;
+    case WEFT_F16: case WEFT_BF16: case WEFT_E4M3: case WEFT_E5M2: case WEFT_C64: case WEFT_C128: break;
   }
   return NULL;
 }

@@ -271,11 +271,15 @@ entry sort_row(T* x, T* y, s64* order, u32 n, u32 has_y, u32 has_order) {
 
 static int bytes_of(weft_dtype t) { return kir_width(t); }
 
-static bool is_float(weft_dtype t) { return t == WEFT_F16 || t == WEFT_BF16 || t == WEFT_F32 || t == WEFT_F64; }
-static bool is_signed(weft_dtype t) { return t == WEFT_I8 || t == WEFT_I16 || t == WEFT_I32 || t == WEFT_I64; }
-
 static int64_t least_nan(weft_dtype t) {
-  return t == WEFT_F16 ? 0x7c01 : t == WEFT_BF16 ? 0x7f81 : t == WEFT_F32 ? 0x7f800001 : INT64_C(0x7ff0000000000001);
+  switch ((int)t) {
+    case WEFT_E4M3: return 0x7f;
+    case WEFT_E5M2: return 0x7d;
+    case WEFT_F16: return 0x7c01;
+    case WEFT_BF16: return 0x7f81;
+    case WEFT_F32: return 0x7f800001;
+  }
+  return INT64_C(0x7ff0000000000001);
 }
 
 static const char *word_of(weft_dtype t) {
@@ -287,7 +291,7 @@ int sort_load(struct gpu *g, const struct sort_form *f, const char *text, struct
   int bits = 8 * bytes_of(f->dtype);
   const struct written_name names[] = {
     { "T", 0, word_of(f->dtype) }, { "K", 0, bits == 64 ? "u64" : "u32" },
-    { "KIND", is_float(f->dtype) ? 2 : is_signed(f->dtype), NULL }, { "BITS", bits, NULL },
+    { "KIND", kir_is_float(f->dtype) ? 2 : kir_is_signed(f->dtype), NULL }, { "BITS", bits, NULL },
     { "SIGN", (int64_t)(UINT64_C(1) << (bits - 1)), NULL }, { "LAST_KEY", bits == 64 ? -1 : (INT64_C(1) << bits) - 1, NULL },
     { "LEAST_NAN", least_nan(f->dtype), NULL }, { "ITEMS", f->items, NULL }, { "TILE", sort_tile(f), NULL },
     { "PAIRS", f->has_pairs, NULL }, { NULL, 0, NULL },
@@ -327,7 +331,7 @@ static int sort_by_passes(const struct sorting *s, const struct sort_form *f, st
       how = LAUNCH(s->g, m, "sort_move", blocks, TILE_THREADS, s->x, s->y, s->order, from, places[(p + 1) % 2], to, places[p % 2],
                    counts, totals, (uint64_t)s->n, (uint64_t)tiles, shift, p == 0, is_last, s->has_y, s->has_order);
   }
-  if (!how && !f->has_pairs && is_float(s->dtype))
+  if (!how && !f->has_pairs && kir_is_float(s->dtype))
     how = LAUNCH(s->g, m, "sort_nans", blocks, 32, s->x, s->y, counts, totals, (uint64_t)s->n, (uint64_t)tiles);
   return how;
 }
