@@ -9,6 +9,7 @@
 #include "truth.h"
 
 int64_t plain_off;
+char plain_off_text[200];
 const char *plain_missing;
 
 /* ---- numbers ---- */
@@ -357,8 +358,13 @@ static struct plain math3(const char *op, const struct plain *x, const struct pl
   struct bound buf[4] = { { .data = x->data, .stride = { 1 } }, { .data = z->data, .stride = { 1 } }, { .data = w->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
   struct launch l = { .sizes = &x->count, .bufs = buf, .lo = 0, .hi = x->count };
   if (!code || backend_vm.run(code, &l)) abort();
-  for (int64_t i = 0; i < x->count; i++)
-    plain_off += is_off(f, x->dtype, (double[]){ plain_f(x, i), plain_f(z, i), plain_f(w, i) }, plain_f(&y, i));
+  for (int64_t i = 0; i < x->count; i++) {
+    double in[] = { plain_f(x, i), plain_f(z, i), plain_f(w, i) };
+    if (!is_off(f, x->dtype, in, plain_f(&y, i))) continue;
+    plain_off++;
+    snprintf(plain_off_text, sizeof plain_off_text, "%s of %s %.17g, %.17g, %.17g is %.17g, not %.17g", op, weft_dtype_name(x->dtype), in[0], in[1], in[2],
+             plain_f(&y, i), kept_truth(f, in[0], in[1], in[2]));
+  }
   return y;
 }
 static struct plain math2(const char *op, const struct plain *x, const struct plain *z) { return math3(op, x, z, x); }

@@ -65,6 +65,7 @@ extern const char *plain_missing; /* the last op that was asked for and has no r
 
 void plain_end(void);     /* gives back what exp and its like have compiled */
 extern bool plain_asks_truths; /* whether those functions are held against truths, some of which take long; at first they are */
+extern char plain_off_text[200]; /* the last of them */
 extern int64_t plain_off; /* results of mathematical functions beyond their bound (docs/special.md, docs/accuracy.md), and wrong remainders, so far */
 struct select_attr;
 struct plain plain_ranks(const struct plain *sorted, int axis, const struct select_attr *); /* of what is sorted along the axis */

@@ -546,7 +546,7 @@ bool program_check(struct program *p, FILE *out) {
   p->state = state;
   leave();
   weft_set(WEFT_REWRITES, 1);
-  if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is off by more than its bound");
+  if (ok && plain_off) plain_off = 0, ok = found(p, out, "beyond its bound", plain_off_text);
   for (int k = 0; k < 1000 && nodes_now(); k++) usleep(5000); /* likewise */
   if (ok && nodes_now()) {
     char text[64];
