@@ -121,6 +121,10 @@ def test_what_is_no_array_is_not_forgotten_while_axes_are_read():
             function(lambda a: a, axes=numpy.array([0]))
 
 
+def test_a_kind_of_device_is_shown_by_its_name():
+    assert repr(mx.cpu) == "DeviceType.cpu"
+
+
 def test_objects_with_an_index_are_numbers():
     class Index:
         def __index__(self):

@@ -23,6 +23,9 @@ class DeviceType(enum.Enum):
     def __hash__(self):
         return hash(self.name)
 
+    def __repr__(self):
+        return f"DeviceType.{self.name}"
+
 
 class Device:
     """A place to compute: its type, cpu or gpu, and a number."""
