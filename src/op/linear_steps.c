@@ -94,7 +94,7 @@ static void store_whole(const struct library_array *y, const struct matrix_group
 
 /* ---- by whom ---- */
 
-enum { LEAST_FOR_LAPACK = 96 }; /* rows: fewer are factored here in less time than OpenBLAS takes (bench/order) */
+enum { LEAST_FOR_LAPACK = 96 }; /* rows: who asks for a LAPACK gets it, and its bits, from here on */
 
 static bool is_for_lapack(const struct library_call *c) {
   int64_t n = axis_of(&c->in[0], 1);
