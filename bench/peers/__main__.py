@@ -7,6 +7,8 @@ import time
 
 from . import close, fresh, measure, report, systems, works
 
+BEGAN = time.perf_counter()
+STAMP = "%Y-%m-%d %H:%M"
 PROGRAMS_ON = ("weft", "MLX", "JAX", "torch.compile")
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
 
@@ -19,6 +21,8 @@ def options():
     parser.add_argument("--out", required=True)
     parser.add_argument("--docs", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--within", type=float, default=float("inf"))
     return parser.parse_args()
 
 
@@ -38,21 +42,53 @@ def processor():
         return platform.processor()
 
 
-def measure_works(o, found):
+def save(o, data):
+    with open(o.out + ".json", "w") as f:
+        json.dump(data, f, indent=1)
+
+
+def load(path):
+    try:
+        with open(path + ".json") as f:
+            return json.load(f)
+    except (OSError, ValueError):
+        return {}
+
+
+def begin(o, found):
+    """What is known so far: nothing, or with --resume what an earlier run has left, in which rows keep the time at which they were measured."""
+    data = load(o.out) if o.resume else {}
+    versions = {s.name: s.version for s in found}
+    if not data or data.get("threads") != o.threads:
+        data = {"threads": o.threads, "versions": versions, "works": [], "first": {}, "lengths": {}, "start": {}}
+    data["versions"].update(versions)
+    data.setdefault("before", probe())
+    return data
+
+
+def is_late(o):
+    return time.perf_counter() - BEGAN > o.within
+
+
+def measure_works(o, found, data):
+    """Rows that are not there yet, or those that --only names, each saved at once."""
     names = [s.name for s in found]
+    known = {row["name"] for row in data["works"]}
     print(report.head(names), flush=True)
-    rows = []
     for work in works.works(o.quick):
-        if o.only not in work.name:
+        if o.only not in work.name or (not o.only and work.name in known):
             continue
+        if is_late(o):
+            return False
         row = measure.measure(work, found, o.seconds)
         works.forget()
         if "weft" not in row.ms:
             print(f"{work.name}: weft cannot: {row.failed.get('weft', 'there is no such function')}", flush=True)
             continue
-        rows.append(row)
+        data["works"] = [r for r in data["works"] if r["name"] != work.name] + [row.as_json(time.strftime(STAMP))]
+        save(o, data)
         print(report.line(row, names), flush=True)
-    return rows
+    return True
 
 
 def first_result(o, name, program):
@@ -62,16 +98,27 @@ def first_result(o, name, program):
     return done[len(done) // 2] if len(done) == len(asked) else None
 
 
-def measure_fresh(o, names):
-    """(programs, lengths, starts), each by what and system; None where it failed."""
-    programs = {p: {n: first_result(o, n, p) for n in PROGRAMS_ON if n in names} for p in works.PROGRAMS}
-    lengths = {n: fresh.ask(o.threads, n, "lengths") for n in PROGRAMS_ON if n in names}
-    starts = {n: fresh.ask(o.threads, n, "start") for n in STARTS if n in names}
-    return programs, lengths, starts
+def measure_fresh(o, names, data):
+    """(programs, lengths, starts), each by what and system, None where it failed; those that are not there yet, each saved at once."""
+    wanted = [(data["first"].setdefault(p, {}), n, lambda n=n, p=p: first_result(o, n, p)) for p in works.PROGRAMS for n in PROGRAMS_ON if n in names]
+    wanted += [(data["lengths"], n, lambda n=n: fresh.ask(o.threads, n, "lengths")) for n in PROGRAMS_ON if n in names]
+    wanted += [(data["start"], n, lambda n=n: fresh.ask(o.threads, n, "start")) for n in STARTS if n in names]
+    for table, name, ask in wanted:
+        if name in table:
+            continue
+        if is_late(o):
+            return False
+        table[name] = ask()
+        data["fresh_at"] = time.strftime(STAMP)
+        save(o, data)
+    return True
 
 
-def fresh_tables(programs, lengths, starts):
-    out = ["## First results", "", "Milliseconds from the first call of a compiled function nobody has seen to its result, and of a later call; each",
+def fresh_tables(data):
+    programs, lengths, starts = data["first"], data["lengths"], data["start"]
+    if not lengths:
+        return ""
+    out = ["## First results", "", f"Measured {data.get('fresh_at', '')[:10]}. Milliseconds from the first call of a compiled function nobody has seen to its result, and of a later call; each",
            "system in new processes, after it has compiled something else; the middle one of three.", ""]
     names = list(lengths)
     out += ["| program | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
@@ -87,12 +134,38 @@ def fresh_tables(programs, lengths, starts):
     return "\n".join(out)
 
 
-def document(o, found, rows, near, tables, before, after):
-    names = [s.name for s in found if any(s.name in r.ms for r in rows)]
-    versions = ", ".join(f"{s.name} {s.version}" for s in found)
+def merged(o, data):
+    """With --docs, rows that have not been measured this time are those of the page as it is, with their own dates."""
+    old = load(o.docs) if o.docs else {}
+    there = {row["name"] for row in data["works"]}
+    rows = data["works"] + [row for row in old.get("works", []) if row["name"] not in there]
+    order = {work.name: i for i, work in enumerate(works.works(o.quick))}
+    data["works"] = sorted((row for row in rows if row["name"] in order), key=lambda row: order[row["name"]])
+    if not data["lengths"]:
+        data.update({key: old[key] for key in ("first", "lengths", "start", "fresh_at") if key in old})
+    return data
+
+
+def dates(rows):
+    """When rows were measured: the day of most of them, and the others by name."""
+    by_day = {}
+    for row in rows:
+        by_day.setdefault(row["at"][:10], []).append(row)
+    day, *others = sorted(by_day, key=lambda d: -len(by_day[d]))
+    times = sorted(row["at"][11:] for row in by_day[day])
+    text = day + (f" from {times[0]} to {times[-1]}" if times[0] else "")
+    return text + "".join(f"; on {d} " + ", ".join(row["name"] for row in by_day[d]) for d in others)
+
+
+def document(o, data, near):
+    rows = [measure.Kept(row) for row in data["works"]]
+    names = [n for n in data["versions"] if any(n in r.ms for r in rows)]
+    versions = ", ".join(f"{n} {v}" for n, v in data["versions"].items())
     return f"""# weft and its peers
 
-Written by `bench/compare --docs`. {processor()}, {o.threads} threads, {time.strftime("%Y-%m-%d")}; {versions}.
+Written by `bench/compare --docs`. {processor()}, {o.threads} threads; {versions}.
+
+Measured {dates(data["works"])}.
 
 ![Times relative to weft](bench.svg)
 
@@ -101,14 +174,27 @@ process, on the same arrays; a ratio is the median over the rounds, ± half the 
 compile have done so before. An empty cell: the system has no such function, or would take minutes. Results are compared
 with each other; *(differs)* would mark one that is off.
 
-The machine: {before} before, {after} after.
+The machine: {data["before"]} before, {data["after"]} after.
 
 {report.markdown(rows, names)}
 
 {near}
 
-{tables}
+{fresh_tables(data)}
 """
+
+
+def write(o, data, path):
+    rows = [measure.Kept(row) for row in data["works"]]
+    near = close.table(rows, data["read"], o.threads)
+    shown = [n for n in data["versions"] if any(n in r.ms for r in rows)]
+    with open(path + ".md", "w") as f:
+        f.write(document(o, data, near).replace("(bench.svg)", f"({path.rsplit('/', 1)[-1]}.svg)"))
+    with open(path + ".json", "w") as f:
+        json.dump(data, f, indent=1)
+    with open(path + ".svg", "w") as f:
+        f.write(report.svg(rows, shown, f"weft and its peers, {o.threads} threads"))
+    return near
 
 
 def main():
@@ -116,31 +202,20 @@ def main():
     found = systems.available(o.threads)
     names = [s.name for s in found]
     print(f"{o.threads} threads; " + ", ".join(f"{s.name} {s.version}" for s in found), flush=True)
-    before = probe()
-    print("machine before:", before, flush=True)
-    rows = measure_works(o, found)
-    after = probe()
-    print("machine after:", after, flush=True)
-    near = close.table(rows, o.threads)
-    print(near, flush=True)
-    programs, lengths, starts = measure_fresh(o, names) if not o.only else ({}, {}, {})
-    tables = fresh_tables(programs, lengths, starts)
+    data = begin(o, found)
+    is_done = measure_works(o, found, data) and (bool(o.only) or measure_fresh(o, names, data))
+    data["after"], data["read"] = probe(), close.bandwidth(o.threads)
+    save(o, data)
+    if not is_done:
+        print(f"not all has been measured: {o.out}.json has what was, --resume goes on")
+        return 0
+    print(write(o, data, o.out), flush=True)
     if not o.only:
-        print(tables, flush=True)
-    data = {"threads": o.threads, "versions": {s.name: s.version for s in found}, "first": programs, "lengths": lengths, "start": starts,
-            "works": [{"name": r.name, "group": r.group, "ms": {n: round(r.median(n), 6) for n in r.ms},
-                       "ratio": {n: [round(v, 3) for v in r.ratio(n)] for n in r.ms},
-                       "first_ms": {n: round(v, 3) for n, v in r.first.items()}, "differs": r.differs, "failed": r.failed} for r in rows]}
-    shown = [s.name for s in found if any(s.name in r.ms for r in rows)]
-    for path in [o.out] + [o.docs] * bool(o.docs):
-        with open(path + ".md", "w") as f:
-            f.write(document(o, found, rows, near, tables, before, after).replace("(bench.svg)", f"({path.rsplit('/', 1)[-1]}.svg)"))
-        with open(path + ".json", "w") as f:
-            json.dump(data, f, indent=1)
-        with open(path + ".svg", "w") as f:
-            f.write(report.svg(rows, shown, f"weft and its peers, {o.threads} threads"))
+        print(fresh_tables(data), flush=True)
+    if o.docs:
+        write(o, merged(o, data), o.docs)
     print(f"written: {o.out}.md, .json, .svg" + (f"; {o.docs}.md, .json, .svg" if o.docs else ""))
-    return 1 if any("weft" in r.differs for r in rows) else 0
+    return 1 if any("weft" in r["differs"] for r in data["works"]) else 0
 
 
 if __name__ == "__main__":

@@ -55,13 +55,13 @@ def why(row):
     return entry(REASONS, row.name) or ""
 
 
-def table(rows, threads):
+def table(rows, read, threads):
     near = [(row, best(row)) for row in rows]
     near = [(row, found) for row, found in near if found]
     if not near:
         return ""
     out = ["## Where a peer is close", "", f"Works in which a peer takes less than {NEAR} times weft's time, MLX less than {NEAR_MLX} times, and what weft",
-           f"waits for. {threads} threads read {bandwidth(threads):.0f} GB/s here; `bench/limits` has kernels by hand beside weft's, and `bench/contract` what",
+           f"waits for. {threads} threads read {read:.0f} GB/s here; `bench/limits` has kernels by hand beside weft's, and `bench/contract` what",
            "the multipliers of the machine can do.", "", "| work | nearest | waits for |", "|---|---|---|"]
     out += [f"| {row.name} | {name} {report.figure(ratio)} | {why(row)} |" for row, (ratio, name) in near]
     return "\n".join(out)

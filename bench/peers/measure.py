@@ -21,6 +21,25 @@ class Row:
         r = sorted(a / b for a, b in zip(self.ms[system], self.ms[to]))
         return statistics.median(r), r[len(r) // 4], r[len(r) - 1 - len(r) // 4]
 
+    def as_json(self, at):
+        return {"name": self.name, "group": self.group, "at": at, "ms": {n: round(self.median(n), 6) for n in self.ms},
+                "ratio": {n: [round(v, 3) for v in self.ratio(n)] for n in self.ms},
+                "first_ms": {n: round(v, 3) for n, v in self.first.items()}, "differs": self.differs, "failed": self.failed}
+
+
+class Kept:
+    """A row that was measured before, as it was written."""
+
+    def __init__(self, row):
+        self.name, self.group, self.ms, self.differs, self.failed = row["name"], row["group"], row["ms"], row["differs"], row["failed"]
+        self._ratio = row["ratio"]
+
+    def median(self, system):
+        return self.ms[system]
+
+    def ratio(self, system):
+        return self._ratio[system]
+
 
 def leaf(x):
     while isinstance(x, (tuple, list)):
