@@ -58,10 +58,9 @@ def load(path):
 def begin(o, found):
     """What is known so far: nothing, or with --resume what an earlier run has left, in which rows keep the time at which they were measured."""
     data = load(o.out) if o.resume else {}
-    versions = {s.name: s.version for s in found}
-    if not data or data.get("threads") != o.threads:
-        data = {"threads": o.threads, "versions": versions, "works": [], "first": {}, "lengths": {}, "start": {}}
-    data["versions"].update(versions)
+    if data.get("threads") != o.threads:
+        data = {"threads": o.threads, "versions": {}, "works": [], "first": {}, "lengths": {}, "start": {}}
+    data["versions"][time.strftime(STAMP)[:10]] = {s.name: s.version for s in found}
     data.setdefault("before", probe())
     return data
 
@@ -76,7 +75,7 @@ def measure_works(o, found, data):
     known = {row["name"] for row in data["works"]}
     print(report.head(names), flush=True)
     for work in works.works(o.quick):
-        if o.only not in work.name or (not o.only and work.name in known):
+        if not any(text in work.name for text in o.only.split("|")) or (not o.only and work.name in known):
             continue
         if is_late(o):
             return False
@@ -141,31 +140,38 @@ def merged(o, data):
     rows = data["works"] + [row for row in old.get("works", []) if row["name"] not in there]
     order = {work.name: i for i, work in enumerate(works.works(o.quick))}
     data["works"] = sorted((row for row in rows if row["name"] in order), key=lambda row: order[row["name"]])
+    data["versions"] = {**old.get("versions", {}), **data["versions"]}
     if not data["lengths"]:
         data.update({key: old[key] for key in ("first", "lengths", "start", "fresh_at") if key in old})
     return data
 
 
-def dates(rows):
-    """When rows were measured: the day of most of them, and the others by name."""
+def dates(data):
+    """When rows were measured, and with what: the day of most of them, and the others by name."""
     by_day = {}
-    for row in rows:
+    for row in data["works"]:
         by_day.setdefault(row["at"][:10], []).append(row)
-    day, *others = sorted(by_day, key=lambda d: -len(by_day[d]))
-    times = sorted(row["at"][11:] for row in by_day[day])
-    text = day + (f" from {times[0]} to {times[-1]}" if times[0] else "")
-    return text + "".join(f"; on {d} " + ", ".join(row["name"] for row in by_day[d]) for d in others)
+    out = []
+    for day in sorted(by_day, key=lambda d: -len(by_day[d])):
+        times = sorted(row["at"][11:] for row in by_day[day])
+        versions = ", ".join(f"{n} {v}" for n, v in data["versions"][day].items())
+        which = ": " + ", ".join(row["name"] for row in by_day[day]) if out else ""
+        out.append(f"Measured {day}" + (f" from {times[0]} to {times[-1]}" if times[0] else "") + f" with {versions}{which}.")
+    return "\n\n".join(out)
+
+
+def systems_in(data):
+    """Those that have times, in their order."""
+    return [kind.name for kind in systems.ALL if any(kind.name in row["ms"] for row in data["works"])]
 
 
 def document(o, data, near):
     rows = [measure.Kept(row) for row in data["works"]]
-    names = [n for n in data["versions"] if any(n in r.ms for r in rows)]
-    versions = ", ".join(f"{n} {v}" for n, v in data["versions"].items())
     return f"""# weft and its peers
 
-Written by `bench/compare --docs`. {processor()}, {o.threads} threads; {versions}.
+Written by `bench/compare --docs`. {processor()}, {o.threads} threads.
 
-Measured {dates(data["works"])}.
+{dates(data)}
 
 ![Times relative to weft](bench.svg)
 
@@ -176,7 +182,7 @@ with each other; *(differs)* would mark one that is off.
 
 The machine: {data["before"]} before, {data["after"]} after.
 
-{report.markdown(rows, names)}
+{report.markdown(rows, systems_in(data))}
 
 {near}
 
@@ -187,13 +193,12 @@ The machine: {data["before"]} before, {data["after"]} after.
 def write(o, data, path):
     rows = [measure.Kept(row) for row in data["works"]]
     near = close.table(rows, data["read"], o.threads)
-    shown = [n for n in data["versions"] if any(n in r.ms for r in rows)]
     with open(path + ".md", "w") as f:
         f.write(document(o, data, near).replace("(bench.svg)", f"({path.rsplit('/', 1)[-1]}.svg)"))
     with open(path + ".json", "w") as f:
         json.dump(data, f, indent=1)
     with open(path + ".svg", "w") as f:
-        f.write(report.svg(rows, shown, f"weft and its peers, {o.threads} threads"))
+        f.write(report.svg(rows, systems_in(data), f"weft and its peers, {o.threads} threads"))
     return near
 
 
