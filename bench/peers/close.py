@@ -12,7 +12,7 @@ NEAR, NEAR_MLX = 2, 10
 MEGABYTES = {"a*b+c 16M f64": 536.9, "a*b+c 16M bf16": 134.2, "a*b+c 16M": 268.4, "sum ": 67.1, "2*x[::-1]": 134.2, "2*x[::3]": 89.5,
              "cumsum": 134.2, "log 16M": 134.2, "tanh 16M": 134.2, "sin 16M": 134.2, "matmul 4096x4096 by": 67.1,
              "matmul 1x4096": 67.1, "matmul 8x4096": 67.1, "1x4096 by 4096^2 of 4 bits": 10.5,
-             "decoder of 6": 70.8}  # weights 42.5, what is cached 9.4, its copy with one token more written and read
+             "100 largest": 4.2, "sort 262144 rows of 16": 33.6, "decoder of 6": 70.8}  # weights 42.5, what is cached 9.4, its copy with one token more written and read
 OPERATIONS = {"matmul 64^3": 0.000524, "matmul 256^3": 0.0336, "matmul 2048^3": 17.18, "matmul 1024^3 bf16": 2.147,
               "matmul 1024^3 int8": 2.147, "matmul 1024^3 bare": 2.147, "1024^3 + bias": 2.147, "MLP step": 0.0068,
               "conv2d 8 of 64 ": 1.85, "conv2d 8 of 128 ": 0.925, "conv2d 8 of 512 ": 1.85, "conv2d 8 of 96,": 0.236, "conv2d 1 of 64 ": 0.231,
