@@ -134,15 +134,31 @@ static int roughly(struct here h, int a, int below) {
 /* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4. */
 static int improved(struct here h, int y, int d) {
   int z = mul(h, y, y),
-      third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
-  int fourth = mul(h, y, muladd(h, z, number(h, 2), VALUE(h, 0x1.2aaaaap0, 0x1.2aaaaaaaaaaabp0)));
+      third = muladd(h, z, number(h, 0x1.5555555555555p0), number(h, 0x1.5555555555555p-2));
+  int fourth = mul(h, y, muladd(h, z, number(h, 2), number(h, 0x1.2aaaaaaaaaaabp0)));
   int more = muladd(h, d, muladd(h, d, fourth, third), y);
   return add(h, y, muladd(h, mul(h, d, d), more, d));
 }
 
+/* y / a as a polynomial of log(1 - a^2) + 1, a x c beside it so that it is rounded once; one number in 300 is further out, where
+ * it is one of log(1 - a^2) + 10.5. */
+static int erfinv_of_f32(struct here h, int a) {
+  static const double near[] = { 0x1.318e68p-27, 0x1.33c24p-23, 0x1.1d75c6p-21, -0x1.267488p-18, -0x1.40aefep-15,
+                                 0x1.a47b94p-14, 0x1.377b8ep-9, 0x1.16924ep-8, -0x1.fb8fcep-3, -0x1.23071ap-26 };
+  static const double far[] = { 0x1.298d94p-39, 0x1.59d1ep-35, 0x1.727918p-32, 0x1.0bbd0ep-29, -0x1.74f8f4p-33, -0x1.4a5c1cp-22,
+                                -0x1.ffbc1ep-18, -0x1.461d4ap-13, -0x1.d2ec4ap-9, -0x1.3da462p-3, -0x1.e3aa1p-25 };
+  int rest = mulsub(h, a, a, number(h, 1)), k, r = log_parts(h, rest, &k), is_far = less(h, rest, number(h, 0x1.b993fep-8));
+  int u = add(h, muladd(h, k, number(h, LOG_STEP), number(h, 1)), r);
+  int y = muladd(h, a, number(h, 0x1.209b9cp0), mul(h, a, polynomial(h, u, 10, near)));
+  rarely(h, is_far);
+  int v = add(h, muladd(h, k, number(h, LOG_STEP), number(h, 10.5)), r);
+  int z = muladd(h, a, number(h, 0x1.897f94p1), mul(h, a, polynomial(h, v, 11, far)));
+  return usually(h, is_far, z, y);
+}
+
 /* From a = 1/2 on, a - erf y is erfc y - (1 - a), where nothing is lost. */
-int expand_erfinv(struct here h, const int x[]) {
-  int size = size_of(h, x[0]), one = number(h, 1), a = op(h, KIR_MIN, size, VALUE(h, 0x1.fffffep-1, 0x1.fffffffffffffp-1));
+static int erfinv_of_f64(struct here h, int size) {
+  int one = number(h, 1), a = op(h, KIR_MIN, size, number(h, 0x1.fffffffffffffp-1));
   int y = roughly(h, a, sub(h, one, a));
   struct two s = erf_small(h, y);
   struct scaled c = erfc_large(h, y);
@@ -150,8 +166,11 @@ int expand_erfinv(struct here h, const int x[]) {
   int small = sub(h, sub(h, a, s.high), s.low);
   int large = muladd(h, c.value.low, scale, sub(h, mul(h, c.value.high, scale), sub(h, one, a)));
   int left = either(h, less(h, a, number(h, 0.5)), small, large);
-  int d = mul(h, left, quotient(h, VALUE(h, 0x1.c5bf8ap-1, 0x1.c5bf891b4ef6bp-1), e));
-  int r = improved(h, y, d);
+  return improved(h, y, mul(h, left, quotient(h, number(h, 0x1.c5bf891b4ef6bp-1), e)));
+}
+
+int expand_erfinv(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), one = number(h, 1), r = is_narrow(h) ? erfinv_of_f32(h, size) : erfinv_of_f64(h, size);
   r = either(h, less(h, size, one), r, either(h, op(h, KIR_EQ, size, one), number(h, INFINITY), number(h, NAN)));
   return with_sign(h, r, x[0]);
 }

@@ -87,6 +87,8 @@ int whole_of(struct here, int x, double times, int bias, int *t); /* n = rint(ti
 int scale_of(struct here, int biased);                            /* 2^(biased - bias of the exponent), from the low bits */
 struct two exp_of(struct here, struct two x, int *scale_a, int *scale_b); /* e^x = value * *scale_a * *scale_b */
 struct two long_log(struct here, int x);   /* log x of a positive f64, to 65 bits */
+#define LOG_STEP ((double)0.693147182f * 0x1p-23)
+int log_parts(struct here, int x, int *k); /* of an f32, positive and normal: log x = *k LOG_STEP + what is given, which is small */
 int log_split(struct here, int x, int *k); /* x = 2^k (1 + m), x positive and normal: m */
 
 #endif

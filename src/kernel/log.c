@@ -79,14 +79,23 @@ static struct mantissa_split split_any(struct here h, int x) {
   return split(h, as_bits(h, scaled), either(h, is_tiny, VALUE(h, 23, 54), number(h, 0)));
 }
 
-/* k ln 2 + log(1 + m), shorter, for the most frequent of them */
-static int log_f32(struct here h, struct mantissa_split p) {
-  int m = p.m, s = mul(h, m, m);
+/* log(1 + m), shorter, for the most frequent of them */
+static int log_1m_f32(struct here h, int m) {
+  int s = mul(h, m, m);
   int odd = polynomial(h, s, 3, (double[]){ 0.140869141f, 0.139814854f, 0.200120345f });
   int even = polynomial(h, s, 4, (double[]){ -0.130310059f, -0.121483512f, -0.166846126f, -0.249996200f });
   int r = muladd(h, muladd(h, odd, m, even), m, number(h, 0.333331972f));
-  r = muladd(h, muladd(h, r, m, number(h, -0.5)), s, m);
-  return muladd(h, p.k, number(h, (double)0.693147182f * p.unit), r);
+  return muladd(h, muladd(h, r, m, number(h, -0.5)), s, m);
+}
+
+static int log_f32(struct here h, struct mantissa_split p) {
+  return muladd(h, p.k, number(h, (double)0.693147182f * p.unit), log_1m_f32(h, p.m));
+}
+
+int log_parts(struct here h, int x, int *k) {
+  struct mantissa_split p = split(h, as_bits(h, x), 0);
+  *k = p.k;
+  return log_1m_f32(h, p.m);
 }
 
 static int log_of(struct here h, struct mantissa_split p, const struct base *b) {

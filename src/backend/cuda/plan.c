@@ -238,6 +238,13 @@ static void running(struct ptx_planner *m, const struct shape_class *shape) {
   if (!is_known) *r = (struct ptx_running){ 0 };
 }
 
+static void pairs(struct ptx_planner *m) {
+  struct ptx_pairs *x = &m->plan->pairs;
+  bool is_known = !m->why && ptx_find_pairs(m->s, x) && lin(m, x->lane->at[0], &x->n_columns);
+  is_known = is_known && (!x->par || lin(m, x->par->at[0], &x->n_rows));
+  if (!is_known) *x = (struct ptx_pairs){ 0 };
+}
+
 static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_turned *t = &m->plan->turned;
   bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
@@ -273,6 +280,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   product(&m);
   running(&m, shape);
   turned(&m, shape);
+  pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->has_block + 2 * plan->in_order + 2 * plan->has_stop;

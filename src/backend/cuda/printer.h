@@ -213,6 +213,10 @@ bool ptx_name_elements(struct printer *, int n);
 void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 
+/* gpu_pairs.c: a thread has two elements that draw from the same random words. */
+bool ptx_find_pairs(const struct survey *, struct ptx_pairs *);
+void ptx_pairs_body(struct printer *);
+
 /* gpu_running.c: a thread goes through a row with running combines. */
 bool ptx_find_running(const struct survey *, const struct shape_class *, struct ptx_running *);
 void ptx_running_body(struct printer *);

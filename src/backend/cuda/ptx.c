@@ -408,6 +408,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
+  if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
@@ -435,6 +436,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_LOOSE, plan->loose_entry, ptx_loose_body);
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
+  part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
   p->why = last.why;
 }
 

@@ -46,7 +46,8 @@ enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tens
 
 /* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS, PTX_PARTS };
+                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS,
+                PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -93,6 +94,13 @@ struct ptx_plan {
     int n_others;
     struct ptx_lin n_rows, n_columns, others[PTX_TURNED_PARS];
   } turned;
+  const char *pairs_entry;  /* NULL, or an entry of which a thread has two elements that draw from the same random words */
+  struct ptx_pairs {
+    const struct kir_stmt *par, *lane; /* while it is printed: the loops; par may be NULL */
+    int n_value, width_value; /* while it is looked for: 1 + the value that is how many words there are, and how many a row has */
+    int n, width;           /* arguments: that value; of a kernel with rows also how many words one has */
+    struct ptx_lin n_rows, n_columns;
+  } pairs;
   const char *running_entry; /* NULL, or an entry of which a thread goes through a row with running combines */
   struct ptx_running {
     const struct kir_stmt *par[PTX_RUNNING_PARS], *lane; /* while it is printed: the loops */
@@ -142,6 +150,7 @@ struct ptx_shape {
   bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
+  bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };
@@ -161,6 +170,8 @@ bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64
 bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                        struct ptx_shape *); /* likewise */
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
+bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                     struct ptx_shape *); /* likewise */
 /* Turns the shape of a product into that of its entry for f32 and f64. */
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);

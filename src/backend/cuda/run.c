@@ -40,7 +40,7 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
-                                        p->long_entry, p->loose_entry, p->turned_entry, p->running_entry };
+                                        p->long_entry, p->loose_entry, p->turned_entry, p->running_entry, p->pairs_entry };
   return name[part];
 }
 
@@ -263,6 +263,7 @@ static int find_shape(struct session *s) {
   ptx_wide_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
+  ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   return CUDA_OK;
@@ -349,6 +350,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_floats) return (enum ptx_part)(PTX_FIRST_FLOATS + s->floats_form);
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
+  if (s->is_paired) return PTX_IN_PAIRS;
   if (s->is_long) return s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
 }
