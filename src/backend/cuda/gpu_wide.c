@@ -122,6 +122,16 @@ static int most_folds(const struct kir_kernel *k, const struct kir_block *b) {
   return n;
 }
 
+/* Of the widest value that is folded. */
+static int fold_bytes(const struct kir_kernel *k, const struct kir_block *b) {
+  int bytes = 4;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    int own = s->kind == KIR_FOLD ? kir_width((weft_dtype)k->vals[s->in[0]].dtype) : fold_bytes(k, &s->body);
+    bytes = own > bytes ? own : bytes;
+  }
+  return bytes;
+}
+
 static bool keeps_what_it_folds(const struct kir_stmt *loop) {
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
     if (s->kind == KIR_FOLD && !survey_keeps(loop, s->in[0])) return false;
@@ -149,6 +159,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_
   w->each = l.least_width <= 2 ? 8 : 16 / l.least_width;
   w->is_rows = s->is_cooperative;
   w->n_folds = most_folds(s->k, &s->k->body);
+  w->fold_bytes = fold_bytes(s->k, &s->k->body);
   if (w->is_rows ? l.n_statements * ROW_EACH > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
   w->can_be_long = w->is_rows && s->is_dealt && can_be_long(s->k, &s->k->body);
   return first;
@@ -451,7 +462,7 @@ static void leave_values(struct printer *p, const struct kir_stmt *loop, const s
   int width = kir_width(d);
   const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
   ptx_line(p, "mov.u64 %s, folds", at);
-  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, 8 * slot, at);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * slot, at);
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, p->wide[e][loop->var], width, at);
   for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
   access_pieces(p, false, ".shared", at, each, width, r);
@@ -628,7 +639,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
   }
   while (threads * ROW_EACH < n) threads *= 2;
   s->block[0] = threads;
-  s->shared_bytes = (size_t)(w->n_folds * n * 8);
+  s->shared_bytes = (size_t)(w->n_folds * n * w->fold_bytes);
   s->row_bytes = s->scratch_bytes = 0;
   return s->is_wide = true;
 }

@@ -201,6 +201,8 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, UNROLLED_SHORT = 8, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
+enum { UNROLLED_IN_TIME = 64 }; /* .. in each step of a loop over time, where nothing else is done meanwhile: while 16 of them wait for
+                                   each other (64 cycles) the loads of the next come, instead of 60 cycles later */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
  * 40, one that only adds 5. */
@@ -344,41 +346,46 @@ static void place_copies(struct printer *p, const struct kir_stmt *loop, const c
   else ptx_place_loop(p, label);
 }
 
-static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
-  const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
-  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
-  int n_checks = p->n_checks, copies = copies_of(s);
-  struct ptx_early around = p->early;
-  bool is_ahead = false;
-  if (copies) {
-    ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, copies - 1);
-    place_copies(p, s, many);
-    ptx_line(p, "add.s64 %s, %s, %s", ahead, var, three);
-    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
-    ptx_line(p, "@%s bra %s", over, few);
-  } else {
-    place_copies(p, s, few);
-    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
-    ptx_line(p, "@%s bra %s", over, leave);
-  }
-  look(p, s, copies ? copies : 1);
-  if (copies && p->walks && p->walks->loop == s) is_ahead = ptx_walks_ahead(p, p->walks, copies);
-  else if (copies) early_loads(p, s, step, copies);
-  for (int i = 0; i < copies + 1; i++) {
-    p->early.turn = i < copies && (is_ahead || !p->walks || p->walks->loop != s) ? i : -1;
-    if (i == copies && is_ahead) p->walks->is_ahead = false;
-    if (copies && i == copies) {
-      if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
-      ptx_line(p, "bra %s", many);
-      place_copies(p, s, few);
-      ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
-      ptx_line(p, "@%s bra %s", over, leave);
-    }
+/* So many copies of the body at a time, while there are as many steps to come. */
+static void together(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, int copies, struct where w) {
+  const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *more = ptx_own(p, OWN_LONG);
+  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few");
+  bool walks = p->walks && p->walks->loop == s, is_ahead = false;
+  int n_checks = p->n_checks;
+  ptx_line(p, "mul.lo.s64 %s, %s, %d", more, step, copies - 1);
+  place_copies(p, s, many);
+  ptx_line(p, "add.s64 %s, %s, %s", ahead, var, more);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
+  ptx_line(p, "@%s bra %s", over, few);
+  look(p, s, copies);
+  if (walks) is_ahead = ptx_walks_ahead(p, p->walks, copies);
+  else early_loads(p, s, step, copies);
+  for (int i = 0; i < copies; i++) {
+    p->early.turn = is_ahead || !walks ? i : -1;
     p->n_checks = n_checks;
     one_copy(p, s, step, w);
   }
+  p->n_checks = n_checks;
+  if (is_ahead) p->walks->is_ahead = false;
+  if (walks) ptx_walks_settle(p, p->walks);
+  ptx_line(p, "bra %s", many);
+  place_copies(p, s, few);
+}
+
+static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
+  const char *var = ptx_val(p, s->var), *again = ptx_label(p, "one"), *leave = ptx_label(p, "leave"), *over = ptx_own(p, OWN_PRED);
+  int copies = copies_of(s);
+  struct ptx_early around = p->early;
+  if (copies == UNROLLED_TINY && s->kind == KIR_SERIAL && w.time && goes_through(s)) together(p, s, end, step, UNROLLED_IN_TIME, w);
+  if (copies) together(p, s, end, step, copies, w);
+  p->early.turn = -1;
+  place_copies(p, s, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
+  ptx_line(p, "@%s bra %s", over, leave);
+  if (!copies) look(p, s, 1);
+  one_copy(p, s, step, w);
   if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
-  ptx_line(p, "bra %s", few);
+  ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
   p->early = around;
 }

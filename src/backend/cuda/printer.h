@@ -37,7 +37,7 @@ struct ptx_walks {
 };
 
 /* Loads of a loop that were printed ahead of all copies of its body (nest.c, walk.c, gpu_turned.c). */
-enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 16 };
+enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 64 };
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
   const struct kir_stmt *s[PTX_EARLY];

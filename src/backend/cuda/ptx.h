@@ -81,7 +81,7 @@ struct ptx_plan {
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all; .. */
     bool can_be_long;       /* .. and rows that are longer than that: there are long_entry and loose_entry too */
-    int each, n_folds;      /* neighbours; folds with an order in a loop */
+    int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;

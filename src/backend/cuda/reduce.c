@@ -583,11 +583,17 @@ static void fold_tree(struct printer *p, const struct kir_stmt *s) {
   }
 }
 
-/* Fold i is warp i's, counted round. */
+/* Fold i is one warp's, counted round from another one in each block of threads: a processor has four parts, to which warps are
+ * dealt by number, and blocks that are some 128 apart share one. */
 static const char *unless_owner(struct printer *p, const struct thread *t, int i) {
-  const char *owner = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *skip = ptx_label(p, "others");
-  ptx_line(p, "sub.u32 %s, %s, 1", owner, t->n_warps);
-  ptx_line(p, "and.b32 %s, %s, %d", owner, owner, i);
+  const char *owner = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *skip = ptx_label(p, "others"), *far = ptx_own(p, OWN_WORD);
+  const char *last = ptx_own(p, OWN_WORD);
+  ptx_line(p, "mov.u32 %s, %%ctaid.x", owner);
+  ptx_line(p, "shr.u32 %s, %s, 7", far, owner);
+  ptx_line(p, "add.u32 %s, %s, %s", owner, owner, far);
+  if (i) ptx_line(p, "add.u32 %s, %s, %d", owner, owner, i);
+  ptx_line(p, "sub.u32 %s, %s, 1", last, t->n_warps);
+  ptx_line(p, "and.b32 %s, %s, %s", owner, owner, last);
   ptx_line(p, "setp.ne.u32 %s, %s, %s", is, owner, t->warp);
   ptx_line(p, "@%s bra %s", is, skip);
   return skip;
@@ -661,7 +667,7 @@ static void add_values(struct printer *p, const struct kir_stmt *s, const char *
   ptx_place(p, done);
 }
 
-/* The values of fold i, one value each, begin at folds + 8 i n. */
+/* The values of fold i, one value each, begin at folds + fold_bytes i n. */
 void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n) {
   struct thread t = thread(p);
   const char *first = place(p, "0"), *is_first = ptx_own(p, OWN_PRED), *few = ptx_own(p, OWN_WORD);
@@ -673,7 +679,7 @@ void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n)
     weft_dtype d = dtype_of(p, s->out[0]);
     const char *skip = unless_owner(p, &t, i), *at = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD);
     ptx_line(p, "mov.u64 %s, folds", at);
-    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, 8 * i, at);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * i, at);
     ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, t.lane, kir_width(d), at);
     ptx_line(p, "sub.s32 %s, %s, %s", left, few, t.lane);
     ptx_start(p, s);
