@@ -10,10 +10,11 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, WGMMA, FENCE, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, RCP, WGMMA, FENCE,
+          OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "wgmma", "fence" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -623,6 +624,11 @@ static void step(struct block *b, struct thread *t) {
       set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
     case EX2: set(t, i, T_F32, of_f32((float)exp2(f32(in(b, t, i, 0))))); break; /* .approx: within two units of the last place */
     case LG2: set(t, i, T_F32, of_f32((float)log2(f32(in(b, t, i, 0))))); break;
+    case RCP: { /* .approx: here as often the neighbour of the nearest as that itself */
+      float x = f32(in(b, t, i, 0)), r = 1 / x;
+      set(t, i, T_F32, of_f32(of_f32(x) & 1 ? nextafterf(r, 0) : r));
+      break;
+    }
     case LD: load(b, t, i); break;
     case ST: store(b, t, i); break;
     case RED: case ATOM: atomic(b, t, i); break;
