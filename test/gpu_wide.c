@@ -1,5 +1,6 @@
 /* gpu_wide.c -- kernels whose threads take neighbours together, and rows that stay in registers, on the GPU against the host: the
  * same bits for every dtype, for lengths around what fits, and for views that are not aligned. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "gpu.h"
@@ -117,4 +118,34 @@ TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
   expect_same_rows(WEFT_BF16, 1, 20488, 0);
   expect_same_rows(WEFT_F32, 1, 33001, 0); /* nine blocks of 4096 for eight warps and more */
   expect_same_rows(WEFT_F32, 1, 60000, 0);
+}
+
+/* Numbers over numbers, 16 bytes of them at a time: denominators of all sizes, of which one in a group takes the long way for all. */
+TEST(cuda_quotients_of_numbers_have_the_bits_of_the_host) {
+  static const float ends[] = { 0, -0.0f, 1, -1, 0x1p-149f, 0x1p-126f, 0x1p-60f, 0x1.fffffep-61f, 0x1p60f, 0x1.000002p60f, 0x1.fffffep127f,
+                                -0x1p127f, 0x1.fffffep0f, 0x1.000002p0f, 3, 1e-30f };
+  enum { N = 4099 };
+  float x[N], got[2][3][N];
+  uint32_t seed = 3;
+  if (!has_gpu()) return;
+  for (int i = 0; i < N; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    uint32_t bits = i % 97 == 5 ? seed : (seed & 0x807fffff) | (100 + seed % 50) << 23; /* most are near 1 */
+    memcpy(&x[i], &bits, sizeof *x);
+  }
+  memcpy(x + 8, ends, sizeof ends);
+  x[100] = INFINITY, x[101] = -INFINITY, x[102] = NAN;
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(N), x), *y[] = { weft_div(weft_scalar(1), a), weft_sigmoid(a), weft_div(weft_scalar(-7.3), a) };
+    for (int k = 0; k < 3; k++) EXPECT_OK(weft_read(y[k], WEFT_F32, got[device][k], sizeof got[0][0]));
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  for (int k = 0; k < 3; k++)
+    for (int i = 0; i < N; i++)
+      if (memcmp(&got[0][k][i], &got[1][k][i], sizeof(float)) && !(isnan(got[0][k][i]) && isnan(got[1][k][i])))
+        test_fail(__FILE__, __LINE__, "quotient %d of %a: %a on the host, %a there", k, (double)x[i], (double)got[0][k][i],
+                  (double)got[1][k][i]);
 }

@@ -602,8 +602,14 @@ static void step(struct block *b, struct thread *t) {
     case OR: set(t, i, i->t, in(b, t, i, 0) | in(b, t, i, 1)); break;
     case XOR: set(t, i, i->t, in(b, t, i, 0) ^ in(b, t, i, 1)); break;
     case NOT: set(t, i, i->t, ~in(b, t, i, 0)); break;
-    case NEG: set(t, i, i->t, 0 - in(b, t, i, 0)); break;
-    case ABS: set(t, i, i->t, (int64_t)in(b, t, i, 0) < 0 ? 0 - in(b, t, i, 0) : in(b, t, i, 0)); break;
+    case NEG:
+      if (i->t == T_F32 || i->t == T_F64) set(t, i, i->t, in(b, t, i, 0) ^ UINT64_C(1) << (i->t == T_F32 ? 31 : 63));
+      else set(t, i, i->t, 0 - in(b, t, i, 0));
+      break;
+    case ABS:
+      if (i->t == T_F32 || i->t == T_F64) set(t, i, i->t, in(b, t, i, 0) & ~(UINT64_C(1) << (i->t == T_F32 ? 31 : 63)));
+      else set(t, i, i->t, (int64_t)in(b, t, i, 0) < 0 ? 0 - in(b, t, i, 0) : in(b, t, i, 0));
+      break;
     case SHL: case SHR: set(t, i, i->t, shifted((enum op)i->op, i->t, in(b, t, i, 0), get(b, t, &i->in[1], T_U32))); break;
     case SETP: {
       bool yes = compared(i, in(b, t, i, 0), in(b, t, i, 1));
@@ -624,9 +630,9 @@ static void step(struct block *b, struct thread *t) {
       set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
     case EX2: set(t, i, T_F32, of_f32((float)exp2(f32(in(b, t, i, 0))))); break; /* .approx: within two units of the last place */
     case LG2: set(t, i, T_F32, of_f32((float)log2(f32(in(b, t, i, 0))))); break;
-    case RCP: { /* .approx: here as often the neighbour of the nearest as that itself */
+    case RCP: { /* .approx: the nearest, or its neighbour, but of 2 - 2^-23, where no step of Newton's leads from there to the nearest */
       float x = f32(in(b, t, i, 0)), r = 1 / x;
-      set(t, i, T_F32, of_f32(of_f32(x) & 1 ? nextafterf(r, 0) : r));
+      set(t, i, T_F32, of_f32(of_f32(x) & 1 && (of_f32(x) & 0x7fffff) != 0x7fffff ? nextafterf(r, 0) : r));
       break;
     }
     case LD: load(b, t, i); break;

@@ -388,7 +388,8 @@ static bool is_over_number(struct printer *p, const struct kir_stmt *s) {
   return v->dtype == WEFT_F32 && size >= 0x30800000 && size <= 0x4e800000; /* 2^-30 to 2^30 */
 }
 
-/* r = 1 / b to an ulp; q = a r, corrected by what a - b q leaves: the nearest (Markstein), as div.rn does it too. */
+/* r = 1 / b to an ulp; q = a r, corrected by what a - b q leaves: the nearest (Markstein), as div.rn does it too. Of 2 - 2^-23 it
+ * is that because the 1 / b of the machine is the nearest one. */
 static void short_way(struct printer *p, const char *a, const char *b, const char *q, const char *all, bool is_first) {
   const char *r = ptx_own(p, OWN_WORD), *e = ptx_own(p, OWN_WORD), *size = ptx_own(p, OWN_WORD), *less_b = ptx_own(p, OWN_WORD);
   ptx_line(p, "abs.f32 %s, %s", size, b);

@@ -201,8 +201,8 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, UNROLLED_SHORT = 8, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
-enum { UNROLLED_IN_TIME = 64 }; /* .. in each step of a loop over time, where nothing else is done meanwhile: while 16 of them wait for
-                                   each other (64 cycles) the loads of the next come, instead of 60 cycles later */
+enum { UNROLLED_IN_TIME = 64 }; /* .. in each step of a loop over time, where nothing else is done meanwhile: while 16 of them wait
+                                   for each other (64 cycles) the loads of the next come, instead of 60 cycles later */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
  * 40, one that only adds 5. */
