@@ -5,7 +5,8 @@
  * thread each, and those by pairs.
  *
  * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each
- * block of threads combines into its own copy, neutral at first, and at its end combines that once into the output. Otherwise it
+ * block of threads combines into its own copy, neutral at first, and at its end combines that once into the output. Where there is
+ * room, and exchanges may fail, its warps have several. Otherwise it
  * combines into the output at once. An output that is not read
  * before starts empty; that is an entry of its own, launched before. */
 #include "backend/cuda/printer.h"
@@ -87,15 +88,55 @@ static void move_to_copy(struct printer *p, int b, const char *copy) {
   }
 }
 
+/* The copy of the set that this warp has. */
+static const char *own_copy(struct printer *p, int row) {
+  if (!p->plan->has_sets) return ptx_textf(p, "$row%d", row);
+  const char *at = ptx_own(p, OWN_LONG), *set = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG);
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "ld.param.s64 %s, [q_sets]", set);
+  ptx_line(p, "ld.param.s64 %s, [q_set_bytes]", bytes);
+  ptx_line(p, "sub.s64 %s, %s, 1", set, set);
+  ptx_line(p, "shr.u64 %s, $lane, 5", at);
+  ptx_line(p, "and.b64 %s, %s, %s", set, set, at);
+  ptx_line(p, "mad.lo.s64 %s, %s, %s, $row%d", at, set, bytes, row);
+  return at;
+}
+
+/* For the sets from `set` on, `at` being the copy of that one. */
+struct sets_loop { const char *set, *at, *n, *bytes, *again, *leave; };
+static struct sets_loop open_sets(struct printer *p, const char *at, int set) {
+  struct sets_loop l = { ptx_own(p, OWN_LONG), at, ptx_own(p, OWN_LONG), ptx_own(p, OWN_LONG), ptx_label(p, "set"),
+                         ptx_label(p, "leave") };
+  const char *is_over = ptx_own(p, OWN_PRED);
+  if (!p->plan->has_sets) return l;
+  ptx_line(p, "ld.param.s64 %s, [q_sets]", l.n);
+  ptx_line(p, "ld.param.s64 %s, [q_set_bytes]", l.bytes);
+  if (set) ptx_line(p, "add.s64 %s, %s, %s", at, at, l.bytes);
+  ptx_line(p, "mov.s64 %s, %d", l.set, set);
+  ptx_place_loop(p, l.again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, l.set, l.n);
+  ptx_line(p, "@%s bra %s", is_over, l.leave);
+  return l;
+}
+static void close_sets(struct printer *p, struct sets_loop l) {
+  if (!p->plan->has_sets) return;
+  ptx_line(p, "add.s64 %s, %s, 1", l.set, l.set);
+  ptx_line(p, "add.s64 %s, %s, %s", l.at, l.at, l.bytes);
+  ptx_line(p, "bra %s", l.again);
+  ptx_place(p, l.leave);
+}
+
 static void begin(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   const char *in_place = ptx_label(p, "in_place");
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
-  move_to_copy(p, b, ptx_textf(p, "$row%d", row));
+  move_to_copy(p, b, own_copy(p, row));
   struct sweep s = open_sweep(p, b);
   uint64_t neutral = kir_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
   const char *at = copy_address(p, b, row, s.e);
+  struct sets_loop l = open_sets(p, at, 0);
   ptx_store(p, "", dtype_of(p, b), at, in_own(p, dtype_of(p, b), neutral));
+  close_sets(p, l);
   close_sweep(p, s);
   ptx_place(p, in_place);
 }
@@ -115,7 +156,14 @@ static void end(struct printer *p, int row) {
   const char *in_place = ptx_label(p, "in_place"), *v = ptx_own_of(p, d);
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
   struct sweep s = open_sweep(p, b);
-  ptx_load(p, "", d, v, copy_address(p, b, row, s.e));
+  const char *at = copy_address(p, b, row, s.e), *other = ptx_own_of(p, d);
+  ptx_load(p, "", d, v, at);
+  if (p->plan->has_sets) {
+    struct sets_loop l = open_sets(p, at, 1);
+    ptx_load(p, "", d, other, at);
+    ptx_instruction(p, op, d, v, (const char *[]){ v, other });
+    close_sets(p, l);
+  }
   skip_neutral(p, d, kir_neutral(op, d), v, s.next);
   ptx_combine(p, ".global", op, d, place_of(p, b, s.e), v);
   close_sweep(p, s);

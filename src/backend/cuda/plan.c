@@ -8,7 +8,7 @@
 #include "base/least.h"
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
-enum { GRID_X = INT32_MAX };
+enum { GRID_X = INT32_MAX, RESERVED_BYTES = 1 << 10 }; /* of shared memory, in each block of threads */
 /* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
  * threads. */
 enum { DEALT_THREADS = 256, DEALT_LANES = 16, FEW_BLOCKS = 3 };
@@ -162,6 +162,10 @@ static void copies(struct ptx_planner *m) {
   const struct kir_stmt *p = m->s->private_loop;
   if (!p || m->why) return;
   for (int i = 0; i < p->n_private && !m->why; i++) buffer_row(m, PTX_COPY, p->private[i].buf);
+  for (int i = 0; i < p->n_private && !m->s->in_order; i++) {
+    int b = p->private[i].buf;
+    m->plan->has_sets |= kir_is_float((weft_dtype)m->k->bufs[b].dtype) || m->s->bufs[b].private_op == KIR_MUL;
+  }
   bool is_known = lin(m, p->at[0], &m->plan->block_n) && (p->extent != KIR_BLOCKS || lin(m, p->at[1], &m->plan->block_b));
   m->plan->has_block = m->s->may_reblock;
   m->plan->in_order = m->s->in_order;
@@ -283,7 +287,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
-  plan->n_params += plan->has_block + 2 * plan->in_order + 2 * plan->has_stop;
+  plan->n_params += plan->has_block + 2 * plan->has_sets + 2 * plan->in_order + 2 * plan->has_stop;
   return m.why;
 }
 
@@ -403,8 +407,11 @@ static bool place_in_order(const struct user *u, struct ptx_shape *s) {
   return true;
 }
 
-/* Copies of private outputs stand in what is left of the shared memory, as far as they fit. */
+/* Copies of private outputs stand in what is left of the shared memory, as far as they fit. Where they are combined by exchanges,
+ * warps have sets of copies of their own, as many as leave room for all blocks of threads: else half of the exchanges fail. */
 static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room) {
+  size_t before = s->shared_bytes;
+  s->sets = 1;
   for (int r = 0; r < u->p->n_rows; r++) {
     if (u->p->rows[r].kind != PTX_COPY) continue;
     int64_t bytes = row_bytes(u, &u->p->rows[r]);
@@ -412,6 +419,11 @@ static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room
     s->row_at[r] = fits ? (int64_t)s->shared_bytes : -1;
     if (fits) s->shared_bytes += (size_t)bytes;
   }
+  s->set_bytes = s->shared_bytes - before;
+  if (!u->p->has_sets || !s->set_bytes) return;
+  while (s->sets < ROW_THREADS / 32 &&
+         (int64_t)(before + 2 * s->sets * s->set_bytes) <= room / BLOCKS_A_PROCESSOR - RESERVED_BYTES) s->sets *= 2;
+  s->shared_bytes = before + s->sets * s->set_bytes;
 }
 
 /* How many threads a block has: few where there are few in all, so that every processor has some. */

@@ -136,6 +136,7 @@ static void params(struct printer *p, struct text *out) {
   if (p->plan->n_rows) param(out, "u64", "q_scratch");
   if (p->plan->n_rows) param(out, "u64", "q_scratch_bytes");
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
+  if (p->plan->has_sets) param(out, "s64", "q_sets"), param(out, "s64", "q_set_bytes");
   if (p->plan->has_block) param(out, "s64", "q_block");
   if (p->plan->in_order) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
 }

@@ -52,7 +52,8 @@ enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FI
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
  * number that ends the kernel if it is found there; the scratch buffer (0: rows lie in shared memory) and the bytes a block has
- * of it; the offset of every row (a copy: -1, combine in place); the length of a block of the private loop; the copies of
+ * of it; the offset of every row (a copy: -1, combine in place); how many sets of copies there are, a power of two, and the bytes
+ * from one to the next; the length of a block of the private loop; the copies of
  * iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
@@ -126,6 +127,8 @@ struct ptx_plan {
   bool locals_are_shared;   /* the rows are locals, and lie in shared memory whatever the launch */
   bool is_recurrent;        /* lanes in a serial loop, that wait for each other in every step */
   bool has_stop;            /* long loops look now and then whether they are to end */
+  bool has_sets;            /* private outputs are combined by exchanges, which fail where others compete: a block of threads may have
+                               several copies of them */
   bool has_block;           /* the length of private blocks may be chosen */
   bool in_order;            /* every iteration of the private loop has copies of its own, in memory */
   struct ptx_lin block_n, block_b; /* of the private loop; blocks of 1 where it has none */
@@ -140,6 +143,7 @@ struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may 
 struct ptx_shape {
   unsigned grid[3], block[3];
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
+  size_t sets, set_bytes;   /* of copies of private outputs, in shared memory */
   size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
   unsigned merge_grid[3], merge_block[3];
   bool is_product;          /* the grid is that of the entry by tiles */
