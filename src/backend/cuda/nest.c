@@ -358,7 +358,7 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
   ptx_line(p, "@%s bra %s", over, few);
   look(p, s, copies);
-  if (walks) is_ahead = ptx_walks_ahead(p, p->walks, copies);
+  if (walks) is_ahead = ptx_walks_ahead(p, p->walks, copies, NULL);
   else early_loads(p, s, step, copies);
   for (int i = 0; i < copies; i++) {
     p->early.turn = is_ahead || !walks ? i : -1;
@@ -372,11 +372,35 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
   place_copies(p, s, few);
 }
 
+/* The first steps of a loop, of which something is held. */
+static void held_steps(struct printer *p, const struct kir_stmt *s, const char *step, int copies, struct where w) {
+  const char *skip = ptx_label(p, "unheld");
+  if (p->held.loop != s || !p->walks || p->walks->loop != s) return;
+  ptx_line(p, "@!%s bra %s", p->held.is, skip);
+  if (ptx_walks_ahead(p, p->walks, copies, &p->held)) {
+    for (int i = 0; i < copies; i++) {
+      p->early.turn = i;
+      one_copy(p, s, step, w);
+    }
+    p->walks->is_ahead = false;
+    ptx_walks_settle(p, p->walks);
+  }
+  ptx_place(p, skip);
+}
+
+/* A sum of products in every step of time, of which each waits for the one before. */
+static bool is_sum_in_time(const struct kir_stmt *s, const struct where *w) {
+  return s->kind == KIR_SERIAL && w->time && copies_of(s) == UNROLLED_TINY && goes_through(s);
+}
+
 static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
   const char *var = ptx_val(p, s->var), *again = ptx_label(p, "one"), *leave = ptx_label(p, "leave"), *over = ptx_own(p, OWN_PRED);
   int copies = copies_of(s);
   struct ptx_early around = p->early;
-  if (copies == UNROLLED_TINY && s->kind == KIR_SERIAL && w.time && goes_through(s)) together(p, s, end, step, UNROLLED_IN_TIME, w);
+  if (is_sum_in_time(s, &w)) {
+    held_steps(p, s, step, UNROLLED_IN_TIME, w);
+    together(p, s, end, step, UNROLLED_IN_TIME, w);
+  }
   if (copies) together(p, s, end, step, copies, w);
   p->early.turn = -1;
   place_copies(p, s, again);
@@ -410,14 +434,24 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
   ptx_place(p, rest);
 }
 
+/* Of the first sum of products in a step of time. */
+static void hold(struct printer *p, const struct kir_stmt *time) {
+  struct where inside = { .time = time };
+  for (const struct kir_stmt *l = time->body.first; l; l = l->next)
+    for (const struct kir_stmt *s = l->kind == KIR_LANE ? l->body.first : NULL; s; s = s->next)
+      if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME); return; }
+}
+
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
   int n = length(&s->body);
   int depth = n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG;
+  struct ptx_held around = p->held;
+  if (w.time == s && p->survey.is_cooperative) hold(p, s);
   struct ptx_walks walks = ptx_walks_begin(p, s, depth);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
   repeat(p, s, end, "1", w);
-  p->walks = walks.before;
+  p->walks = walks.before, p->held = around;
 }
 
 static bool has_ordered_fold(struct printer *p, const struct kir_stmt *loop) {

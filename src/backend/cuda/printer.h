@@ -44,6 +44,14 @@ struct ptx_early {
   const char *reg[PTX_EARLY][PTX_EARLY_COPIES];
 };
 
+/* What a serial loop in a lane of a loop over time loads in its first steps, and finds in every step of time: a column of a matrix,
+ * in registers (walk.c). */
+struct ptx_held {
+  const struct kir_stmt *loop, *load; /* NULL: there is none */
+  const char *is;                  /* whether this launch holds it: there are as many steps, and a thread for every lane */
+  const char *reg[PTX_EARLY_COPIES];
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -64,6 +72,7 @@ struct printer {
   bool uses_stop;
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   struct ptx_early early;
+  struct ptx_held held;
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   bool *made;                /* by value: arithmetic made it, so that nobody counts on the pattern of a NaN */
   int stack_bytes;           /* local memory of a thread */
@@ -128,8 +137,10 @@ struct where;
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
-bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies); /* loads of so many steps, as `early`; false: it is no loop
-                                                                        for that */
+bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const struct ptx_held *); /* loads of so many steps, as `early`,
+                                  or what is held of them (NULL: nothing); false: it is no loop for that */
+/* Before a loop over time, around `lane`, which has the serial loop: what of the latter can be held. */
+void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps);
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */
 const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */

@@ -202,24 +202,87 @@ static const char *address_ahead(struct printer *p, struct ptx_walk *w, int i) {
   return w->ahead = at;
 }
 
-bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies) {
+static bool is_held(const struct ptx_held *held, const struct ptx_walk *w) { return held && held->load == w->s; }
+
+bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies, const struct ptx_held *held) {
   if (all->depth || !all->n || all->n > PTX_EARLY || copies > PTX_EARLY_COPIES || !only_loads(all)) return false;
   p->early = (struct ptx_early){ .n = all->n, .turn = -1 };
   for (int i = 0; i < copies; i++)
     for (int k = 0; k < all->n; k++) {
       struct ptx_walk *w = &all->walk[k];
       const struct kir_buf *b = &p->k->bufs[w->s->buf];
-      const char *at = address_ahead(p, w, i), *space = b->kind == KIR_IN ? ".global.nc" : ptx_space(p, w->s->buf);
       p->early.s[k] = w->s;
+      if (is_held(held, w)) { p->early.reg[k][i] = held->reg[i]; continue; }
+      const char *at = address_ahead(p, w, i), *space = b->kind == KIR_IN ? ".global.nc" : ptx_space(p, w->s->buf);
       p->early.reg[k][i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
       ptx_load(p, space, (weft_dtype)b->dtype, p->early.reg[k][i], at);
     }
   for (int k = 0; k < all->n; k++) {
     struct ptx_walk *w = &all->walk[k];
-    if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->ahead, w->step);
+    if (w->step && is_held(held, w)) ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", w->at, w->step, copies, w->at);
+    else if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->ahead, w->step);
     else w->passed += copies * w->bytes;
   }
   return all->is_ahead = true;
+}
+
+/* ---- What stays the same over time ---- */
+
+static bool is_of_launch(const struct kir_kernel *k, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++) {
+      int kind = k->vals[l.term[i].val[j]].kind;
+      if (kind != KIR_SIZE && kind != KIR_ARG) return false;
+    }
+  return true;
+}
+
+static bool stores_into(const struct kir_block *b, int buf) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if ((s->kind == KIR_STORE && s->buf == buf) || stores_into(&s->body, buf)) return true;
+  return false;
+}
+
+/* A load of the threads' own memory whose subscripts are the two loops and what is known before time begins. */
+static bool can_be_held(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane,
+                        const struct kir_stmt *loop, const struct kir_stmt *s) {
+  if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_LOCAL || stores_into(&time->body, s->buf)) return false;
+  bool by_loop = false, by_lane = false;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int v = s->at[d].term[i].val[j];
+        by_loop |= v == loop->var, by_lane |= v == lane->var;
+        if (v != loop->var && v != lane->var && (v == time->var || defines(&time->body, v))) return false;
+      }
+  return by_loop && by_lane; /* what all lanes share comes to all of them at once anyway */
+}
+
+void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps) {
+  const struct kir_stmt *s = loop->body.first;
+  while (s && !can_be_held(p, time, lane, loop, s)) s = s->next;
+  if (!s || steps > PTX_EARLY_COPIES || lane->extent != KIR_N || loop->extent != KIR_N) return;
+  if (!is_of_launch(p->k, lane->at[0]) || !is_of_launch(p->k, loop->at[0])) return;
+  const char *n = ptx_lin(p, lane->at[0]), *j = ptx_val(p, lane->var), *k = ptx_val(p, loop->var), *skip = ptx_label(p, "unheld");
+  const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *first;
+  struct ptx_held *h = &p->held;
+  *h = (struct ptx_held){ .loop = loop, .load = s, .is = ptx_own(p, OWN_PRED) };
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "setp.le.s64 %s, %s, $lanes", h->is, n);
+  ptx_line(p, "setp.ge.and.s64 %s, %s, %d, %s", h->is, ptx_lin(p, loop->at[0]), steps, h->is);
+  ptx_line(p, "setp.lt.and.s64 %s, $lane, %s, %s", h->is, n, h->is); /* threads without a lane hold nothing */
+  ptx_line(p, "@!%s bra %s", h->is, skip);
+  ptx_line(p, "mov.s64 %s, $lane", j);
+  ptx_line(p, "mov.s64 %s, 0", k);
+  ptx_line(p, "mov.s64 %s, %s", at, first = ptx_address(p, s->buf, s->at));
+  ptx_line(p, "mov.s64 %s, 1", k);
+  ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
+  for (int i = 0; i < steps; i++) {
+    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    ptx_load(p, ptx_space(p, s->buf), d, h->reg[i] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype), at);
+    ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
+  }
+  ptx_place(p, skip);
 }
 
 void ptx_walks_step(struct printer *p, struct ptx_walks *all) {

@@ -1,0 +1,46 @@
+/* gpu_time.c -- loops over time whose steps are products with a constant matrix, on the GPU against the host: of as many terms as
+ * threads hold in registers, fewer and more, and of more lanes than a block has threads. */
+#include <string.h>
+#include "gpu.h"
+
+/* h = tanh(h w + x_t), and the derivative of the sum of all h by w. */
+static weft_array *steps_of(weft_array *x, weft_array *w, weft_array *h0) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, h0), *next = weft_tanh(weft_add(weft_matmul(h, w), x_t));
+  weft_loop_next(l, h, next);
+  weft_array *all = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return all;
+}
+
+static void expect_same(weft_dtype t, int64_t times, int64_t batch, int64_t width) {
+  void *got[2][2];
+  size_t bytes[2];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *x = weft_mul(numbers(t, 3, (int64_t[]){ times, batch, width }), weft_scalar(0.1));
+    weft_array *w = weft_mul(numbers(t, 2, (int64_t[]){ width, width }), weft_scalar(0.02)), *y[2];
+    y[0] = steps_of(x, w, numbers(t, 2, (int64_t[]){ batch, width }));
+    weft_grad(weft_sum(y[0], WEFT_ALL), 1, &w, &y[1]);
+    for (int k = 0; k < 2; k++) got[device][k] = bits_of(y[k], &bytes[k]);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  for (int k = 0; k < 2; k++) {
+    if (memcmp(got[0][k], got[1][k], bytes[k]))
+      test_fail(__FILE__, __LINE__, "%s, %lld wide: %s", weft_dtype_name(t), (long long)width, k ? "the derivative" : "the steps");
+    free(got[0][k]), free(got[1][k]);
+  }
+}
+
+TEST(cuda_products_in_time_have_the_bits_of_the_host) {
+  static const int64_t widths[] = { 1, 15, 16, 63, 64, 65, 81, 130 };
+  test_watchdog(300);
+  for (size_t k = 0; has_gpu() && k < sizeof widths / sizeof *widths; k++) expect_same(WEFT_F32, 3, 2, widths[k]);
+}
+
+TEST(cuda_products_in_time_of_doubles_have_the_bits_of_the_host) {
+  test_watchdog(300);
+  for (int64_t width = 63; has_gpu() && width < 66; width++) expect_same(WEFT_F64, 2, 2, width);
+}
