@@ -67,14 +67,25 @@ static const char *advance(struct printer *p, const char *from, const char *inde
   return to;
 }
 
+/* From a row of a local to the next: where they have PTX_LONG_ROW elements or more, each begins at a multiple of four. */
+static const char *local_pitch(struct printer *p, const char *n) {
+  const char *long_one = ptx_own(p, OWN_LONG), *r = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
+  ptx_line(p, "add.s64 %s, %s, 3", long_one, n);
+  ptx_line(p, "and.b64 %s, %s, -4", long_one, long_one);
+  ptx_line(p, "setp.ge.s64 %s, %s, %d", is, n, PTX_LONG_ROW);
+  ptx_line(p, "selp.s64 %s, %s, %s, %s", r, long_one, n, is);
+  return r;
+}
+
 /* Tables and locals are row-major. */
 static const char *dense_address(struct printer *p, const struct kir_buf *b, const char *base, const struct kir_lin at[]) {
   const char *sum = NULL;
   for (int d = 0; d < b->rank; d++) {
     const char *i = ptx_lin(p, at[d]);
     if (sum) {
-      const char *next = ptx_own(p, OWN_LONG);
-      ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", next, sum, ptx_lin(p, b->dims[d]), i);
+      const char *next = ptx_own(p, OWN_LONG), *n = ptx_lin(p, b->dims[d]);
+      if (b->kind == KIR_LOCAL && d == b->rank - 1) n = local_pitch(p, n);
+      ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", next, sum, n, i);
       i = next;
     }
     sum = i;

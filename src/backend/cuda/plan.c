@@ -357,8 +357,11 @@ static int64_t longest(const struct user *u, enum ptx_axis axis, int64_t block);
 static int64_t row_bytes(const struct user *u, const struct ptx_row *r) {
   int64_t n = r->width;
   if (r->kind == PTX_FOLD) return (n * least(KIR_ROW_BLOCK, longest(u, PTX_LANES, 0)) + 15) / 16 * 16;
-  for (int d = 0; d < r->n_dims; d++)
-    if (__builtin_mul_overflow(n, most(0, ptx_size(&r->dims[d], u->sizes, u->args)), &n) || n > INT64_MAX / 4) return -1;
+  for (int d = 0; d < r->n_dims; d++) {
+    int64_t length = most(0, ptx_size(&r->dims[d], u->sizes, u->args));
+    if (r->kind == PTX_LOCAL && d && d == r->n_dims - 1 && length >= PTX_LONG_ROW) length = (length + 3) / 4 * 4;
+    if (__builtin_mul_overflow(n, length, &n) || n > INT64_MAX / 4) return -1;
+  }
   return (n + 15) / 16 * 16;
 }
 

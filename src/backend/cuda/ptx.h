@@ -41,6 +41,7 @@ enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
+enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
 

@@ -202,6 +202,22 @@ static const char *address_ahead(struct printer *p, struct ptx_walk *w, int i) {
   return w->ahead = at;
 }
 
+/* Words side by side in shared memory, of which the first of four is aligned: those of a local along the loop. */
+static bool is_in_fours(const struct printer *p, const struct ptx_walks *all, const struct ptx_walk *w) {
+  const struct kir_buf *b = &p->k->bufs[w->s->buf];
+  if (b->kind != KIR_LOCAL || !p->plan->locals_are_shared || w->step || w->bytes != 4 || kir_width((weft_dtype)b->dtype) != 4) return false;
+  struct kir_lin l = w->s->at[w->s->n_at - 1];
+  return kir_is_register((weft_dtype)b->dtype) && all->loop->extent == KIR_N && l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 &&
+         l.term[0].val[0] == all->loop->var;
+}
+
+/* Copies i .. i + 3 of such a load. */
+static void load_four(struct printer *p, struct ptx_walk *w, int k, int i) {
+  const char **r = &p->early.reg[k][i];
+  for (int j = 0; j < 4; j++) r[j] = ptx_own(p, OWN_WORD);
+  ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", r[0], r[1], r[2], r[3], w->at, (int)(w->passed + i * w->bytes));
+}
+
 static bool is_held(const struct ptx_held *held, const struct ptx_walk *w) { return held && held->load == w->s; }
 
 bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies, const struct ptx_held *held) {
@@ -213,6 +229,10 @@ bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies, const
       const struct kir_buf *b = &p->k->bufs[w->s->buf];
       p->early.s[k] = w->s;
       if (is_held(held, w)) { p->early.reg[k][i] = held->reg[i]; continue; }
+      if (copies >= PTX_LONG_ROW && is_in_fours(p, all, w)) {
+        if (i % 4 == 0) load_four(p, w, k, i);
+        continue;
+      }
       const char *at = address_ahead(p, w, i), *space = b->kind == KIR_IN ? ".global.nc" : ptx_space(p, w->s->buf);
       p->early.reg[k][i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
       ptx_load(p, space, (weft_dtype)b->dtype, p->early.reg[k][i], at);
