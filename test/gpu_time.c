@@ -1,5 +1,6 @@
 /* gpu_time.c -- loops over time whose steps are products with a constant matrix, on the GPU against the host: of as many terms as
  * threads hold in registers, fewer and more, and of more lanes than a block has threads. */
+#include <math.h>
 #include <string.h>
 #include "gpu.h"
 
@@ -43,4 +44,31 @@ TEST(cuda_products_in_time_have_the_bits_of_the_host) {
 TEST(cuda_products_in_time_of_doubles_have_the_bits_of_the_host) {
   test_watchdog(300);
   for (int64_t width = 63; has_gpu() && width < 66; width++) expect_same(WEFT_F64, 2, 2, width);
+}
+
+/* Four quotients by one number in every step: of numbers of all sizes, zeros and infinities among them. */
+TEST(cuda_quotients_by_one_number_have_the_bits_of_the_host) {
+  enum { T = 6, B = 64 };
+  static const float some[] = { 1, 0, -0.0f, 0x1p-149f, 0x1p-61f, 0x1p60f, 0x1.8p61f, -3, 0x1.fffffep0f, 1e38f, -1e-38f, 7, 0.1f };
+  float x[T * B], m[B * 4], got[2][T * B * 4];
+  if (!has_gpu()) return;
+  for (int i = 0; i < T * B; i++) x[i] = some[i * 7 % 13];
+  for (int i = 0; i < B * 4; i++) m[i] = i < B ? some[(i * 5 + i / 13) % 13] : 1 + (float)(i % 37);
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *x_t = weft_loop_each(l, weft_from(WEFT_F32, WEFT_DIMS(T, B, 1), x));
+    weft_array *h = weft_loop_carry(l, weft_from(WEFT_F32, WEFT_DIMS(B, 4), m));
+    weft_array *next = weft_div(h, weft_add(weft_slice(h, 1, 0, 1, 1), x_t));
+    weft_loop_next(l, h, next);
+    weft_array *all = weft_loop_all(l, next);
+    weft_loop_close(l);
+    EXPECT_OK(weft_read(all, WEFT_F32, got[device], sizeof got[0]));
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  for (int i = 0; i < T * B * 4; i++)
+    if (memcmp(&got[0][i], &got[1][i], sizeof(float)) && !(isnan(got[0][i]) && isnan(got[1][i])))
+      test_fail(__FILE__, __LINE__, "element %d: %a on the host, %a there", i, (double)got[0][i], (double)got[1][i]);
 }

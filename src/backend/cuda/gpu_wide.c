@@ -376,47 +376,14 @@ static void check_all(struct printer *p, const struct kir_stmt *s, int e, int ea
   ptx_line(p, "@!%s bra %s", all, others);
 }
 
-/* ---- Quotients ------------------------------------------------------------------------------------------------------------ */
-
-/* Of a number that is written over an f32: div.rn is a short way for most and a long one for the others, with a jump for every
- * element, over which the compiler moves nothing. Here the short way is taken for all of the elements, and the long one for all of
- * them where a denominator is not between 2^-60 and 2^60. */
-static bool is_over_number(struct printer *p, const struct kir_stmt *s) {
-  if (s->kind != KIR_OP || s->op != KIR_DIV || p->k->vals[s->in[0]].kind != KIR_LIT) return false;
-  const struct kir_val *v = &p->k->vals[s->in[0]];
-  uint64_t size = v->bits & 0x7fffffff;
-  return v->dtype == WEFT_F32 && size >= 0x30800000 && size <= 0x4e800000; /* 2^-30 to 2^30 */
-}
-
-/* r = 1 / b to an ulp; q = a r, corrected by what a - b q leaves: the nearest (Markstein), as div.rn does it too. Of 2 - 2^-23 it
- * is that because the 1 / b of the machine is the nearest one. */
-static void short_way(struct printer *p, const char *a, const char *b, const char *q, const char *all, bool is_first) {
-  const char *r = ptx_own(p, OWN_WORD), *e = ptx_own(p, OWN_WORD), *size = ptx_own(p, OWN_WORD), *less_b = ptx_own(p, OWN_WORD);
-  ptx_line(p, "abs.f32 %s, %s", size, b);
-  if (is_first) ptx_line(p, "setp.ge.f32 %s, %s, 0f21800000", all, size);
-  else ptx_line(p, "setp.ge.and.f32 %s, %s, 0f21800000, %s", all, size, all);
-  ptx_line(p, "setp.le.and.f32 %s, %s, 0f5d800000, %s", all, size, all);
-  ptx_line(p, "rcp.approx.ftz.f32 %s, %s", r, b);
-  ptx_line(p, "neg.f32 %s, %s", less_b, b);
-  ptx_line(p, "fma.rn.f32 %s, %s, %s, 0f3f800000", e, less_b, r);
-  ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", r, r, e, r);
-  ptx_line(p, "mul.rn.f32 %s, %s, %s", q, a, r);
-  ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", e, less_b, q, a);
-  ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", q, r, e, q);
-}
-
+/* Of all elements at once. */
 static void quotients(struct printer *p, const struct kir_stmt *s, int e, int each) {
-  const char *all = ptx_own(p, OWN_PRED), *done = ptx_label(p, "near");
-  for (int way = 0; way < 2; way++) {
-    for (int i = 0; i < each; i++) {
-      p->reg = p->wide[e + i];
-      const char *a = ptx_val(p, s->in[0]), *b = ptx_val(p, s->in[1]), *q = ptx_val(p, s->out[0]);
-      if (way) ptx_line(p, "div.rn.f32 %s, %s, %s", q, a, b);
-      else short_way(p, a, b, q, all, !i);
-    }
-    if (!way) ptx_line(p, "@%s bra %s", all, done);
+  struct ptx_quotient q[PTX_WIDE];
+  for (int i = 0; i < each; i++) {
+    p->reg = p->wide[e + i];
+    q[i] = (struct ptx_quotient){ ptx_val(p, s->in[0]), ptx_val(p, s->in[1]), ptx_val(p, s->out[0]), true };
   }
-  ptx_place(p, done);
+  ptx_quotients(p, each, q);
   ptx_note_made(p, s);
 }
 
@@ -433,7 +400,7 @@ static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int e
       check_all(p, s, e, each, w.rest);
       continue;
     }
-    if (each > 1 && is_over_number(p, s) && !is_same_for_all(p, s)) {
+    if (each > 1 && ptx_is_of_number(p, s) && !is_same_for_all(p, s)) {
       quotients(p, s, e, each);
       continue;
     }

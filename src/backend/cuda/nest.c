@@ -741,6 +741,29 @@ static void statement(struct printer *p, const struct kir_stmt *s, struct where 
   }
 }
 
+enum { MOST_QUOTIENTS = 16 };
+
+static bool is_quotient(struct printer *p, const struct kir_stmt *s) {
+  return s && s->kind == KIR_OP && s->op == KIR_DIV && dtype_of(p, s->in[1]) == WEFT_F32;
+}
+
+/* Quotients by one number that follow each other, at once; the last of them. s itself: it stands alone. */
+static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_quotient q[MOST_QUOTIENTS];
+  const struct kir_stmt *last = s;
+  int n = 0;
+  for (const struct kir_stmt *x = s; n < MOST_QUOTIENTS && is_quotient(p, x) && x->in[1] == s->in[1]; last = x, x = x->next) {
+    for (const struct kir_stmt *y = s; y != x; y = y->next) if (y->out[0] == x->in[0]) n = MOST_QUOTIENTS;
+    if (n == MOST_QUOTIENTS) return s;
+    q[n++] = (struct ptx_quotient){ ptx_val(p, x->in[0]), ptx_val(p, x->in[1]), ptx_val(p, x->out[0]), ptx_is_of_number(p, x) };
+  }
+  if (n < 2) return s;
+  ptx_quotients(p, n, q);
+  for (const struct kir_stmt *x = s; x != last->next; x = x->next) ptx_note_made(p, x);
+  return last;
+}
+
 void ptx_block(struct printer *p, const struct kir_block *b, struct where w) {
-  for (const struct kir_stmt *s = b->first; s && !p->why; s = s->next) statement(p, s, w);
+  for (const struct kir_stmt *s = b->first, *last; s && !p->why; s = last->next)
+    if ((last = is_quotient(p, s) ? quotients(p, s) : s) == s) statement(p, s, w);
 }

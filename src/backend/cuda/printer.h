@@ -113,6 +113,11 @@ const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src, bool 
 void ptx_from_f16(struct printer *, const char *dst, const char *src, bool is_made);      /* the f32 of such a pattern */
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
 
+/* quotient.c: several q = a / b of f32 at once. is_of_number: a need not be looked at. */
+struct ptx_quotient { const char *a, *b, *q; bool is_of_number; };
+bool ptx_is_of_number(const struct printer *, const struct kir_stmt *);
+void ptx_quotients(struct printer *, int n, const struct ptx_quotient[]);
+
 /* access.c: memory. */
 const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a number, i64 */
 const char *ptx_address(struct printer *, int buf, const struct kir_lin at[]);
