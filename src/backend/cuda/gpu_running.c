@@ -9,8 +9,8 @@
 #include "base/least.h"
 
 enum { WARPS = 4, ROWS = 8, LINE = 512, FEW = 4, MANY_ROWS = 1024 };
-/* Tiles that are under way, a power of two. A warp goes through one in some 500 cycles, memory answers after 1000 to 2000: of one array
- * eight find room, of several four. */
+/* Tiles that are under way, a power of two. A warp goes through one in some 500 cycles, memory answers after 1000 to 2000: of one
+ * array eight find room, of several four. */
 enum { STAGES = 8, FEW_STAGES = 4, MUCH_SHARED = 160 << 10, LEAST_SHARED = 96 << 10 };
 enum { MOST_STATEMENTS = 640 }; /* printed: as many elements at a time as keep below it */
 

@@ -142,8 +142,8 @@ struct where;
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
-bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const struct ptx_held *); /* loads of so many steps, as `early`,
-                                  or what is held of them (NULL: nothing); false: it is no loop for that */
+/* Loads of so many steps, as `early`, or what is held of them (NULL: nothing); false: it is no loop for that. */
+bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const struct ptx_held *);
 /* Before a loop over time, around `lane`, which has the serial loop: what of the latter can be held. */
 void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps);
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */

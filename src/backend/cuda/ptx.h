@@ -129,8 +129,8 @@ struct ptx_plan {
   bool locals_are_shared;   /* the rows are locals, and lie in shared memory whatever the launch */
   bool is_recurrent;        /* lanes in a serial loop, that wait for each other in every step */
   bool has_stop;            /* long loops look now and then whether they are to end */
-  bool has_sets;            /* private outputs are combined by exchanges, which fail where others compete: a block of threads may have
-                               several copies of them */
+  bool has_sets;            /* private outputs are combined by exchanges, which fail where others compete: a block of threads may
+                               have several copies of them */
   bool has_block;           /* the length of private blocks may be chosen */
   bool in_order;            /* every iteration of the private loop has copies of its own, in memory */
   struct ptx_lin block_n, block_b; /* of the private loop; blocks of 1 where it has none */

@@ -1,8 +1,9 @@
 /* quotient.c -- quotients of f32 without jumps.
  *
- * div.rn is a short way for most numbers and a long one for the others, with a jump for every quotient, over which the compiler moves
- * nothing. Of several quotients all go the short way here, side by side, and all of them the long one if a number of one of them is
- * not between 2^-60 and 2^60. The bits are those of div.rn, whose short way this is. */
+ * div.rn is a short way for most numbers and a long one for the others, with a jump for every quotient, over which the compiler
+ * moves nothing. Of several quotients all go the short way here, side by side, and all of them the long one if a number of one of
+ * them is not between 2^-60 and 2^60. The bits are those of div.rn, whose short way this is: measured on an H200 for all
+ * denominators and eight numerators. */
 #include "backend/cuda/printer.h"
 
 /* A literal between 2^-30 and 2^30 over an f32: it need not be looked at. */
@@ -34,8 +35,8 @@ static struct reciprocal reciprocal(struct printer *p, const char *b) {
   return x;
 }
 
-/* q = a r, corrected by what a - b q leaves: the nearest (Markstein). Of b = 2 - 2^-23 it is that because the 1 / b of the machine is
- * the nearest one. */
+/* q = a r, corrected by what a - b q leaves: the nearest (Markstein). Of b = 2 - 2^-23 it is that because the 1 / b of the machine
+ * is the nearest one. */
 static void short_way(struct printer *p, const struct ptx_quotient *x, const struct reciprocal *over) {
   const char *left = ptx_own(p, OWN_WORD), *about = ptx_own(p, OWN_WORD);
   ptx_line(p, "mul.rn.f32 %s, %s, %s", about, x->a, over->r);

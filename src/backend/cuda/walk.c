@@ -205,10 +205,11 @@ static const char *address_ahead(struct printer *p, struct ptx_walk *w, int i) {
 /* Words side by side in shared memory, of which the first of four is aligned: those of a local along the loop. */
 static bool is_in_fours(const struct printer *p, const struct ptx_walks *all, const struct ptx_walk *w) {
   const struct kir_buf *b = &p->k->bufs[w->s->buf];
-  if (b->kind != KIR_LOCAL || !p->plan->locals_are_shared || w->step || w->bytes != 4 || kir_width((weft_dtype)b->dtype) != 4) return false;
+  weft_dtype d = (weft_dtype)b->dtype;
+  if (b->kind != KIR_LOCAL || !p->plan->locals_are_shared || w->step || w->bytes != 4) return false;
+  if (kir_width(d) != 4 || !kir_is_register(d) || all->loop->extent != KIR_N) return false;
   struct kir_lin l = w->s->at[w->s->n_at - 1];
-  return kir_is_register((weft_dtype)b->dtype) && all->loop->extent == KIR_N && l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 &&
-         l.term[0].val[0] == all->loop->var;
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == all->loop->var;
 }
 
 /* Copies i .. i + 3 of such a load. */
