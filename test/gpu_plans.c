@@ -603,6 +603,36 @@ TEST(cuda_serves_threads_and_the_background) {
   for (int i = 0; i < 4; i++) EXPECT_INT(wrong[i], 0);
 }
 
+/* Results of 16 KB, for which there is room or not. */
+static void *take_often(void *other) {
+  int *n = other;
+  weft_set(WEFT_DEVICE, 1);
+  for (int i = 0; i < 40; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y = weft_add(weft_full(WEFT_F32, WEFT_DIMS(4096), i), drawn_floats(WEFT_DIMS(1), 1));
+    weft_status status = weft_eval(1, &y);
+    n[0] += status == WEFT_OK, n[1] += status != WEFT_OK && status != WEFT_ERR_MEMORY;
+    weft_scope_discard(s);
+  }
+  return NULL;
+}
+
+TEST(cuda_threads_keep_its_limit_together) {
+  pthread_t thread[4];
+  int n[4][2] = { { 0 } };
+  if (!has_gpu()) return;
+  weft_set(WEFT_DEVICE, 1);
+  int64_t limit = weft_get(WEFT_BYTES_LIMIT), few = weft_get(WEFT_BYTES_USED) + 70000;
+  weft_set(WEFT_BYTES_LIMIT, few);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  for (int i = 0; i < 4; i++) EXPECT_INT(pthread_create(&thread[i], NULL, take_often, n[i]), 0);
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  EXPECT(weft_get(WEFT_BYTES_PEAK) <= few);
+  EXPECT(n[0][0] + n[1][0] + n[2][0] + n[3][0] > 0);
+  for (int i = 0; i < 4; i++) EXPECT_INT(n[i][1], 0);
+  weft_set(WEFT_BYTES_LIMIT, limit);
+}
+
 TEST(cuda_reads_mapped_files) {
   if (!has_gpu()) return;
   char path[] = "/tmp/weft-gpu-XXXXXX.safetensors";

@@ -9,8 +9,19 @@
 
 /* ---- Blocks ---- */
 
-static void count(struct gpu *g, int64_t bytes) {
-  int64_t now = atomic_fetch_add(&g->used, bytes) + bytes, most = atomic_load(&g->peak);
+/* Counts bytes as used, if the limit leaves room for them: of several threads that ask, those who find none have taken nothing. */
+static bool reserve(struct gpu *g, int64_t bytes) {
+  int64_t used = atomic_load(&g->used);
+  do if (bytes > atomic_load(&g->limit) - used) return false;
+  while (!atomic_compare_exchange_weak(&g->used, &used, used + bytes));
+  return true;
+}
+
+static void unreserve(struct gpu *g, int64_t bytes) { atomic_fetch_sub(&g->used, bytes); }
+
+/* What was reserved is taken. */
+static void raise_peak(struct gpu *g) {
+  int64_t now = atomic_load(&g->used), most = atomic_load(&g->peak);
   while (now > most && !atomic_compare_exchange_weak(&g->peak, &most, now)) {}
 }
 
@@ -48,13 +59,13 @@ bool cuda_take_again(struct gpu *g, uint64_t at, size_t bytes) {
   int i = 0;
   pthread_mutex_lock(&g->lock);
   while (i < g->n_blocks && g->block[i].at != at) i++;
-  bool is_there = i < g->n_blocks && g->block[i].bytes == rounded(bytes) && (int64_t)rounded(bytes) <= room_left(g);
+  bool is_there = i < g->n_blocks && g->block[i].bytes == rounded(bytes) && reserve(g, (int64_t)rounded(bytes));
   if (is_there) {
     memmove(g->block + i, g->block + i + 1, (size_t)(--g->n_blocks - i) * sizeof *g->block);
     atomic_fetch_sub(&g->cached, (int64_t)rounded(bytes));
   }
   pthread_mutex_unlock(&g->lock);
-  if (is_there) count(g, (int64_t)rounded(bytes));
+  if (is_there) raise_peak(g);
   return is_there;
 }
 
@@ -112,12 +123,12 @@ void cuda_set_limits(struct gpu *g, int64_t limit, int64_t cache) {
   keep_limits(g, room_left(g));
 }
 
-/* From the cache, from the driver, or from the driver once the cache is given back. */
+/* From the cache, from the driver, or from the driver once the cache is given back. The bytes are reserved. */
 static int take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
   if (from_cache(g, bytes, at, since)) return CUDA_OK; /* without a word to the driver */
   int s = cuda_enter(g, "taking memory");
   if (s) return s;
-  keep_limits(g, room_left(g) - (int64_t)bytes);
+  keep_limits(g, room_left(g));
   s = cuda_status(cu.alloc(at, bytes), "taking memory");
   if (s != CUDA_NO_MEMORY) return s;
   shrink(g, 0);
@@ -128,17 +139,17 @@ int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
   int s = cuda_is_there(g) ? CUDA_OK : cuda_enter(g, "taking memory");
   *at = 0, *since = 0;
   if (s) return s;
-  if (mem_should_fail() || bytes > SIZE_MAX / 4 || (int64_t)rounded(bytes) > room_left(g))
+  if (mem_should_fail() || bytes > SIZE_MAX / 4 || !reserve(g, (int64_t)rounded(bytes)))
     return cuda_say("taking memory", "out of memory"), CUDA_NO_MEMORY;
   s = take(g, rounded(bytes), at, since);
-  if (s) *at = 0;
-  else count(g, (int64_t)rounded(bytes));
+  if (s) *at = 0, unreserve(g, (int64_t)rounded(bytes));
+  else raise_peak(g);
   return s;
 }
 
 void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
   if (!at || !cuda_is_there(g)) return; /* a child of fork has none of it */
-  count(g, -(int64_t)rounded(bytes));
+  unreserve(g, (int64_t)rounded(bytes));
   if (to_cache(g, at, rounded(bytes))) return keep_limits(g, room_left(g));
   make_room(g);
   if (to_cache(g, at, rounded(bytes)) || cuda_enter(g, "giving memory back")) return;
