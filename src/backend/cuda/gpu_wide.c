@@ -555,7 +555,7 @@ static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_
     const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
     ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, p->wide[e][loop->var], width, row);
     for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_val(p, v);
-    access_pieces(p, is_load, "", at, each, width, r);
+    access_pieces(p, is_load, ptx_row_space(p), at, each, width, r);
   }
   p->reg = p->wide[0];
 }
@@ -596,6 +596,7 @@ static void long_loop(struct printer *p, const struct kir_stmt *loop, const char
 static void long_rows(struct printer *p, int each) {
   if (!ptx_name_elements(p, ROW_EACH)) return;
   p->threads = LONG_THREADS, p->each = each;
+  p->rows_are_shared = true; /* else this entry is not launched */
   p->lane_loop = long_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");

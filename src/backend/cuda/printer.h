@@ -84,6 +84,7 @@ struct printer {
   int each;                  /* gpu_wide.c: neighbours that are loaded and stored together */
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
+  bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
@@ -119,6 +120,7 @@ bool ptx_is_of_number(const struct printer *, const struct kir_stmt *);
 void ptx_quotients(struct printer *, int n, const struct ptx_quotient[]);
 
 /* access.c: memory. */
+static inline const char *ptx_row_space(const struct printer *p) { return p->rows_are_shared ? ".shared" : ""; }
 const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a number, i64 */
 const char *ptx_address(struct printer *, int buf, const struct kir_lin at[]);
 const char *ptx_space(struct printer *, int buf);       /* ".global", or "" where it may be shared memory */

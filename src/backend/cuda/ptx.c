@@ -224,7 +224,8 @@ static void thread_index(struct printer *p, struct text *out, enum ptx_axis axis
 
 static void row_addresses(struct printer *p, struct text *out) {
   if (!p->plan->n_rows) return;
-  if (p->plan->locals_are_shared) text_add(out, "\t.reg .b64 $locals;\n\tmov.u64 $locals, rows;\n");
+  bool is_shared = p->plan->locals_are_shared || p->rows_are_shared;
+  if (is_shared) text_add(out, "\t.reg .b64 $locals;\n\tmov.u64 $locals, rows;\n");
   else text_add(out, "\t.reg .b64 $shared, $memory;\n\tmov.u64 $shared, rows;\n\tcvta.shared.u64 $shared, $shared;\n"
                 "\t{ .reg .pred $p; .reg .b32 $b; .reg .b64 $s, $n; // rows lie in shared memory, or in scratch\n"
                 "\tld.param.u64 $s, [q_scratch]; ld.param.u64 $n, [q_scratch_bytes];\n"
@@ -236,7 +237,7 @@ static void row_addresses(struct printer *p, struct text *out) {
     if (row->kind == PTX_COPY && p->plan->in_order) continue;
     if (row->kind == PTX_COPY) text_addf(out, "\t.reg .pred $in_place%d;\n\tsetp.lt.s64 $in_place%d, $row%d, 0;\n", r, r, r);
     text_addf(out, "\tadd.s64 $row%d, $row%d, %s;\n", r, r,
-              p->plan->locals_are_shared ? "$locals" : row->kind == PTX_COPY ? "$shared" : "$memory");
+              is_shared ? "$locals" : row->kind == PTX_COPY ? "$shared" : "$memory");
     if (row->kind == PTX_LOCAL && p->base_used[row->of]) text_addf(out, "\tmov.u64 %s, $row%d;\n", p->base[row->of], r);
   }
 }

@@ -533,7 +533,7 @@ static void add_next(struct printer *p, const struct kir_stmt *s, const struct d
   results(p, s, r);
   fresh(p, s, v);
   for (int i = 0; i < s->n_out; i++)
-    ptx_load(p, "", dtype_of(p, s->out[i]), v[i], ptx_textf(p, "%s+%d", x->at[i], 32 * ahead * x->width[i]));
+    ptx_load(p, ptx_row_space(p), dtype_of(p, s->out[i]), v[i], ptx_textf(p, "%s+%d", x->at[i], 32 * ahead * x->width[i]));
   combine(p, s, r, v, r);
 }
 
