@@ -41,26 +41,29 @@ TEST(sizes_that_meet_are_taken_to_be_equal_and_a_number_wins) {
   weft_scope_discard(s);
 }
 
-/* Row and column by the order of weft_dtype. MLX has no c128: there f64 with c64 gives c64, here nothing is lost. */
+/* Row and column by the order of weft_dtype. MLX has no c128: there f64 with c64 gives c64, here nothing is lost. Nor has it floats
+ * of 8 bits: the other float has the bits of both, and two of different kinds meet in f32, as f16 and bf16 do. */
 TEST(promotion_is_that_of_mlx) {
-  enum { B, U8, U16, U32, U64, I8, I16, I32, I64, F16, F32, F64, BF, C64, C128, N };
+  enum { B, U8, U16, U32, U64, I8, I16, I32, I64, F16, F32, F64, BF, E4, E5, C64, C128, N };
   static const uint8_t table[N][N] = {
-    /*        bool  u8    u16   u32   u64   i8    i16   i32   i64   f16   f32   f64   bf16  c64   c128 */
-    [B]    = { B,    U8,   U16,  U32,  U64,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [U8]   = { U8,   U8,   U16,  U32,  U64,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [U16]  = { U16,  U16,  U16,  U32,  U64,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [U32]  = { U32,  U32,  U32,  U32,  U64,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [U64]  = { U64,  U64,  U64,  U64,  U64,  F32,  F32,  F32,  F32,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [I8]   = { I8,   I16,  I32,  I64,  F32,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [I16]  = { I16,  I16,  I32,  I64,  F32,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [I32]  = { I32,  I32,  I32,  I64,  F32,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [I64]  = { I64,  I64,  I64,  I64,  F32,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
-    [F16]  = { F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F32,  F64,  F32,  C64,  C128 },
-    [F32]  = { F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F64,  F32,  C64,  C128 },
-    [F64]  = { F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  C128, C128 },
-    [BF]   = { BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   F32,  F32,  F64,  BF,   C64,  C128 },
-    [C64]  = { C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C128, C64,  C64,  C128 },
-    [C128] = { C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128 },
+    /*        bool  u8    u16   u32   u64   i8    i16   i32   i64   f16   f32   f64   bf16  e4m3  e5m2  c64   c128 */
+    [B]    = { B,    U8,   U16,  U32,  U64,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [U8]   = { U8,   U8,   U16,  U32,  U64,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [U16]  = { U16,  U16,  U16,  U32,  U64,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [U32]  = { U32,  U32,  U32,  U32,  U64,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [U64]  = { U64,  U64,  U64,  U64,  U64,  F32,  F32,  F32,  F32,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [I8]   = { I8,   I16,  I32,  I64,  F32,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [I16]  = { I16,  I16,  I32,  I64,  F32,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [I32]  = { I32,  I32,  I32,  I64,  F32,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [I64]  = { I64,  I64,  I64,  I64,  F32,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   E4,   E5,   C64,  C128 },
+    [F16]  = { F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F32,  F64,  F32,  F16,  F16,  C64,  C128 },
+    [F32]  = { F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F64,  F32,  F32,  F32,  C64,  C128 },
+    [F64]  = { F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  C128, C128 },
+    [BF]   = { BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   F32,  F32,  F64,  BF,   BF,   BF,   C64,  C128 },
+    [E4]   = { E4,   E4,   E4,   E4,   E4,   E4,   E4,   E4,   E4,   F16,  F32,  F64,  BF,   E4,   F32,  C64,  C128 },
+    [E5]   = { E5,   E5,   E5,   E5,   E5,   E5,   E5,   E5,   E5,   F16,  F32,  F64,  BF,   F32,  E5,   C64,  C128 },
+    [C64]  = { C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C128, C64,  C64,  C64,  C64,  C128 },
+    [C128] = { C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128 },
   };
   for (int a = 0; a < N; a++)
     for (int b = 0; b < N; b++) {
