@@ -323,6 +323,8 @@ def flip(a: ArrayLike, /, axis: _Axis = None, *, stream: Any = None) -> array: .
 float16: Dtype
 float32: Dtype
 float64: Dtype
+float8_e4m3fn: Dtype
+float8_e5m2: Dtype
 floating: DtypeCategory
 def floor(a: ArrayLike, /, *, stream: Any = None) -> array: ...
 def floor_divide(a: ArrayLike, b: ArrayLike, stream: Any = None) -> array: ...
