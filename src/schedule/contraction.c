@@ -12,7 +12,7 @@ enum {
   LEAST_ROWS = 256,     /* fewer leave threads without work; */
   FEW_PRODUCTS = 1 << 21, /* unless there is little to do .. */
   FEW_HELD = 1 << 16    /* .. and little to read: elements of the right operand that one thread may as well read alone; 256 KB
-                           of f32, which stand in its cache. Not measured by itself: the decoder of bench/compare is what it is for */
+                           of f32, which stand in its cache. Not measured by itself: it is for the decoder of bench/compare */
 };
 
 static int64_t rows(const struct node *n) { return n->dims[n->rank - 2]; }
