@@ -112,6 +112,74 @@ static void share_rows(bool is_uneven) {
 TEST(eight_threads_find_the_number_of_rows_with_the_rows) { share_rows(false); }
 TEST(eight_threads_find_the_number_of_rows_of_uneven_steps_with_the_rows) { share_rows(true); }
 
+/* A size that is computed, of arrays of each thread's own: nothing but the size is shared, and one of them tells it. */
+struct counted { weft_array *place; pthread_barrier_t *begin; int who; };
+
+static void *takes_counted(void *arg) {
+  struct counted *c = arg;
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_add(c->place, weft_integer(c->who));
+  int64_t v[3] = { 0 };
+  pthread_barrier_wait(c->begin);
+  for (volatile int wait = 0; wait < c->who * 300; wait++) { }
+  weft_status status = weft_read(y, WEFT_I64, v, sizeof v);
+  if (status) test_fail(__FILE__, __LINE__, "%s", weft_message());
+  else if (v[0] != 1 + c->who || v[1] != 2 + c->who || v[2] != 4 + c->who) test_fail(__FILE__, __LINE__, "%lld", (long long)v[0]);
+  weft_scope_discard(s);
+  return NULL;
+}
+
+TEST(eight_threads_plan_with_a_size_that_one_of_them_tells) {
+  for (int round = 0; round < 2 * ROUNDS; round++) {
+    weft_scope *s = weft_scope_open();
+    pthread_barrier_t begin;
+    pthread_barrier_init(&begin, NULL, THREADS);
+    weft_array *place = weft_flatnonzero(weft_from(WEFT_I32, WEFT_DIMS(6), (int32_t[]){ 0, 1, 1, 0, 1, 0 }));
+    struct counted c[THREADS];
+    for (int i = 0; i < THREADS; i++) c[i] = (struct counted){ place, &begin, i };
+    run_threads(takes_counted, c, sizeof *c);
+    pthread_barrier_destroy(&begin);
+    weft_scope_discard(s);
+  }
+}
+
+/* A loop that one thread runs for its carry, without asking how often, while another is told how often: the plan of the one is
+ * for any number of steps, and the next round has another number. */
+struct told { weft_array *y; pthread_barrier_t *begin; };
+
+static void *reads_one(void *arg) {
+  struct told *t = arg;
+  pthread_barrier_wait(t->begin);
+  if (weft_eval(1, &t->y)) test_fail(__FILE__, __LINE__, "%s", weft_message());
+  return NULL;
+}
+
+TEST(a_plan_for_any_number_of_steps_is_not_made_with_the_one_that_another_thread_is_told) {
+  for (int round = 0; round < ROUNDS; round++) {
+    double scale = 2 + round; /* other constants are another plan: each is made here, and used once more with more steps */
+    for (int more = 0; more < 2; more++) {
+      weft_scope *s = weft_scope_open();
+      pthread_barrier_t begin;
+      pthread_barrier_init(&begin, NULL, 2);
+      bool is_four = more;
+      weft_array *n = weft_where(weft_from(WEFT_BOOL, 0, NULL, &is_four), weft_integer(4), weft_integer(3));
+      weft_loop *l = weft_loop_open(n);
+      weft_array *c = weft_loop_carry(l, weft_full(WEFT_F64, WEFT_DIMS(2), 1)), *next = weft_mul(c, weft_scalar(scale));
+      weft_loop_next(l, c, next);
+      weft_array *all = weft_loop_all(l, next), *last = weft_loop_last(l, c);
+      weft_loop_close(l);
+      struct told t[2] = { { last, &begin }, { all, &begin } };
+      pthread_t other;
+      if (!more) pthread_create(&other, NULL, reads_one, &t[1]), reads_one(&t[0]), pthread_join(other, NULL);
+      double v[2], want = more ? scale * scale * scale * scale : scale * scale * scale;
+      EXPECT_OK(weft_read(last, WEFT_F64, v, sizeof v));
+      if (v[0] != want || v[1] != want) test_fail(__FILE__, __LINE__, "round %d: %g, not %g", round, v[0], want);
+      pthread_barrier_destroy(&begin);
+      weft_scope_discard(s);
+    }
+  }
+}
+
 /* The moment they are there. */
 TEST(rows_that_are_computed_in_the_background_are_read_as_soon_as_they_are_there) {
   for (int round = 0; round < 20 * ROUNDS; round++) {

@@ -104,6 +104,7 @@ bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
 struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *); /* call.c: items of one call */
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
+struct failure *eval_bind(dim symbol, int64_t number); /* length.c: a size that a run has told; the lock is not held */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
 struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]);
 /* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;

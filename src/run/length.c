@@ -72,11 +72,19 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   return f;
 }
 
+/* Whoever settles the nodes of a list holds the lock: a number that came meanwhile would be that of some, and not of others. */
+struct failure *eval_bind(dim symbol, int64_t number) {
+  graph_lock();
+  bool ok = dim_bind(symbol, number);
+  graph_unlock();
+  return ok ? NULL : eval_no_memory();
+}
+
 /* n is the length of a loop that has run. */
 struct failure *eval_tell_length(struct node *n, dim length) {
   int64_t taken;
   struct failure *f = read_integer(n, &taken);
-  return f ? f : dim_bind(length, taken) ? NULL : eval_no_memory();
+  return f ? f : eval_bind(length, taken);
 }
 
 /* The length of a loop that n is computed from, if that has not run. NULL: none is near. */
@@ -110,5 +118,5 @@ struct failure *eval_size_loop(struct node *loop, int n, struct node *const item
   if (f) return f;
   if (steps < 0)
     return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps, or a computed size of that", (long long)steps);
-  return dim_bind(l->steps, steps) ? NULL : eval_no_memory();
+  return eval_bind(l->steps, steps);
 }

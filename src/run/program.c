@@ -98,6 +98,15 @@ static struct node **hold_owners(const struct node_list *l, int *n) {
   return held;
 }
 
+/* Loops among them whose number of steps nobody has told. Another thread may tell it while a plan is made, whose key says that it
+ * is open: such a plan is good for these loops, and not for others of that key. */
+static int n_untold(int n, struct node *const held[]) {
+  int untold = 0;
+  for (int i = 0; i < n; i++)
+    if (held[i]->op->kind == OP_LOOP) untold += !dim_is_known(dim_resolve(((const struct loop_attr *)held[i]->attr)->loop->steps));
+  return untold;
+}
+
 struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum rule_tag rewrites) {
   static _Thread_local struct key key;
   struct failure *failure = NULL;
@@ -120,10 +129,11 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   struct node **held = hold_owners(l, &n_held);
   if (!held) return arena_free(g.arena), eval_no_memory();
   g.device = device;
+  int untold = n_untold(n_held, held);
   graph_unlock();
   eval_before_long();
   e->plan = plan_for(&g, &failure);
-  if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);
+  if (e->plan && n_untold(n_held, held) == untold) plan_keep(e->plan, key.bytes, key.n, hash);
   nodes_release(n_held, held);
   mem_free(held);
   graph_lock();

@@ -203,8 +203,8 @@ static struct failure *give_out(const struct uneven *u, int n, struct node *item
   struct node **made = mem_alloc((size_t)(n + 1) * sizeof *made);
   bool ok = made;
   for (int i = 0; ok && i < n; i++) ok = (made[i] = result(u, item[i]));
-  if (ok && u->l->until) ok = dim_bind(u->l->length, u->taken); /* whoever finds the rows finds how many they are */
-  struct failure *f = ok ? eval_hand_over(n, item, made) : no_memory();
+  struct failure *f = !ok ? no_memory() : u->l->until ? eval_bind(u->l->length, u->taken) : NULL;
+  if (!f) f = eval_hand_over(n, item, made); /* whoever finds the rows finds how many they are */
   if (made) nodes_release(n, made);
   mem_free(made);
   return f;
