@@ -331,6 +331,7 @@ static bool loop_by_hand(struct build *b, const struct step *s, weft_array *out[
   int64_t steps = s->p[L_UNBOUND] ? MOST : s->p[L_N], done = 0;
   for (int k = 0; k < n_seq; k++) {
     int64_t rows = weft_dim(operand(b, s, at + k), 0);
+    if (rows < 0) return snprintf(b->why, sizeof b->why, "rows: %s", weft_message()), false; /* it is refused, and has none */
     if (steps < 0 || rows < steps) steps = rows;
   }
   if (n_seq && steps > MOST) return snprintf(b->why, sizeof b->why, "%lld steps are not written out by hand", (long long)steps), false;

@@ -179,7 +179,7 @@ static bool check_way(const struct program *p, FILE *out, const struct way *w, s
   int n = ok ? outs_of(b, y) : 0;
   if (ok && t->is_refused) {
     weft_status s = weft_eval(n, y); /* the plain evaluator computes all results of a body, weft those that are wanted */
-    bool says_so = !s || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from"));
+    bool says_so = !s || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from")) || may_be_refused(p);
     ok = says_so || found(p, out, w->name, weft_message());
   } else if (ok) ok = compute(p, out, w->name, n, y, &r, &is_skipped) && are_same(p, out, w->name, &t->plain, &r, true);
   t->is_skipped |= is_skipped;
