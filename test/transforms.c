@@ -606,3 +606,29 @@ TEST(a_constant_that_no_body_copies_may_be_asked_for) {
   EXPECT_F64(d, 12);
   weft_scope_discard(s);
 }
+
+/* x that is doubled until it is over 5, in checkpoints of checkpoints; it may have been computed before. */
+static weft_array *doubled_in_checkpoints(weft_array *x, int n) {
+  weft_loop *loop = weft_loop_open(weft_from(WEFT_I64, 0, NULL, &(int64_t){ 8 }));
+  weft_array *at = weft_loop_carry(loop, x), *next = weft_add(at, at);
+  weft_loop_next(loop, at, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(5)));
+  weft_array *all = weft_loop_all(loop, next);
+  weft_loop_close(loop);
+  while (n-- > 0) weft_checkpoint(1, &x, 1, &all);
+  return all;
+}
+
+TEST(a_gradient_of_checkpoints_in_checkpoints_of_a_loop_that_has_run_is_that_without_them) {
+  for (int n = 0; n < 4; n++)
+    for (int has_run = 0; has_run < 2; has_run++) {
+      weft_scope *scope = weft_scope_open();
+      double one = 1, slope = 0;
+      weft_array *x = weft_from(WEFT_F64, 0, NULL, &one), *y = doubled_in_checkpoints(x, n), *dx;
+      if (has_run) EXPECT_OK(weft_eval(1, &y));
+      weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
+      EXPECT_OK(weft_read(dx, WEFT_F64, &slope, sizeof slope));
+      EXPECT(slope == 2 + 4 + 8);
+      weft_scope_discard(scope);
+    }
+}

@@ -200,6 +200,7 @@ static bool owns_steps(const struct node *n) {
 
 static bool renew(struct copy *c, dim symbol) {
   dim told = c->has_same_values ? dim_resolve(symbol) : symbol;
+  if (dim_is_known(symbol)) return true; /* a copy of a loop that had run: it was told already */
   if (dim_in(&c->sizes, symbol) != symbol) return true;
   return dim_table_add(&c->sizes, symbol, dim_is_known(told) ? told : dim_symbol()) || no_memory(c);
 }
