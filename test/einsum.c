@@ -1,5 +1,6 @@
 /* einsum.c -- sums of products by names, against loops over all names at once. */
 #include <stdlib.h>
+#include "base/mem.h"
 #include "run/plan.h"
 #include "test.h"
 #include "values.h"
@@ -346,4 +347,7 @@ SCOPED(einsum_path_says_what_is_wrong_and_takes_one_operand) {
   EXPECT_TEXT(weft_message(), "weft_einsum_path: axes of one name have 4 and 3 elements");
   EXPECT_INT(weft_einsum_path("ij", 0, two, pairs, NULL), WEFT_ERR_ARG);
   EXPECT_INT(weft_einsum_path("ij,jk->", 1, two, pairs, NULL), WEFT_ERR_ARG);
+  int64_t live = mem_live();
+  for (int i = 0; i < 10; i++) EXPECT_INT(weft_einsum_path("ij,jk->", 1, two, pairs, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(mem_live(), live); /* the message of the last one, and of none before it */
 }

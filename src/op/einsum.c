@@ -336,7 +336,9 @@ weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { 
 weft_status weft_einsum_path(const char *subscripts, int n, weft_array *const x[], int pairs[][2], double *products) {
   struct einsum s = { .fn = "weft_einsum_path", .n = n };
   struct failure *why = read_all(&s, subscripts, x);
-  if (why) return failure_report(why);
+  weft_status status = why ? failure_report(why) : WEFT_OK;
+  failure_release(why);
+  if (status) return status;
   struct einsum_path path;
   find_path(&s, &path);
   if (pairs) memcpy(pairs, path.pair, sizeof *path.pair * (size_t)(n - 1));
