@@ -3,16 +3,14 @@
  * par .. { uniform; lane i { x = load a[..,i]; s = prefix add(x); .. store y[..,i] = .. } uniform }. The main entry gives a row to
  * a warp, whose lanes wait for each other. Here a warp has ROWS rows, a lane each, and shares nothing with the other warps of its
  * block. Threads would read lines of memory that are far apart, so the warp brings tiles of 512 bytes of each row into shared
- * memory, several of them ahead, and takes what is stored back in the same way. Values of up to 32 elements are in registers at a
+ * memory, STAGES of them ahead, and takes what is stored back in the same way. Values of up to 32 elements are in registers at a
  * time: all are loaded before the first is used. */
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { WARPS = 4, ROWS = 8, LINE = 512, FEW = 4, MANY_ROWS = 1024 };
-/* Tiles that are under way, a power of two. A warp goes through one in some 500 cycles, memory answers after 1000 to 2000: of one
- * array eight find room, of several four. */
-enum { STAGES = 8, FEW_STAGES = 4, MUCH_SHARED = 160 << 10, LEAST_SHARED = 96 << 10 };
+enum { WARPS = 4, ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MANY_ROWS = 1024 };
 enum { MOST_STATEMENTS = 640 }; /* printed: as many elements at a time as keep below it */
+enum { SHARED_BYTES = 24 << 10 }; /* of a warp, at most: every GPU that is served has four times as much for a block */
 
 /* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
 
@@ -111,30 +109,18 @@ static int n_together(const struct ptx_running *r, int n) {
   return group * n > MOST_STATEMENTS ? 0 : group;
 }
 
-/* Where each line stands in the shared memory of a warp; how many of them are loads. */
-static int place_lines(struct ptx_running *r, int stages) {
-  int n_loads = 0;
-  r->stages = stages, r->bytes = 0;
-  for (int i = 0; i < r->n_lines; i++) {
-    struct ptx_line_of *l = &r->line[i];
-    bool is_load = l->s->kind == KIR_LOAD;
-    l->at = r->bytes, n_loads += is_load, r->bytes += (is_load ? stages : 1) * ROWS * pitch(r, l->width);
-  }
-  return n_loads;
-}
-
-/* Shared memory of a block of threads: compute capabilities 8.0, 9.0, 10.0 have 163 KB and more, all others that are served 99. */
-static int most_shared(int capability) { return capability % 10 == 0 && capability <= 100 ? MUCH_SHARED : LEAST_SHARED; }
-
-bool ptx_find_running(const struct survey *s, const struct shape_class *shape, int capability, struct ptx_running *r) {
-  int n = 0, n_loads = 0, most = most_shared(capability);
+bool ptx_find_running(const struct survey *s, const struct shape_class *shape, struct ptx_running *r) {
+  int n = 0, n_loads = 0;
   *r = (struct ptx_running){ 0 };
   if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !find_nest(s->k, r)) return false;
   if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n) || !r->n_lines) return false;
   r->group = n_together(r, n);
-  n_loads = place_lines(r, STAGES);
-  if (WARPS * r->bytes > most) place_lines(r, FEW_STAGES);
-  return n_loads && r->group && WARPS * r->bytes <= most;
+  for (int i = 0; i < r->n_lines; i++) {
+    struct ptx_line_of *l = &r->line[i];
+    bool is_load = l->s->kind == KIR_LOAD;
+    l->at = r->bytes, n_loads += is_load, r->bytes += (is_load ? STAGES : 1) * ROWS * pitch(r, l->width);
+  }
+  return n_loads && r->group && r->bytes <= SHARED_BYTES;
 }
 
 /* ---- Registers of the printing -------------------------------------------------------------------------------------------- */
@@ -233,10 +219,10 @@ static void ask(struct printer *p, struct running *w, const char *left) {
   ptx_line(p, "cp.async.commit_group");
 }
 
-/* The next stage. */
-static void turn(struct printer *p, const struct running *w, const char *stage) {
+/* The next stage of STAGES. */
+static void turn(struct printer *p, const char *stage) {
   ptx_line(p, "add.u32 %s, %s, 1", stage, stage);
-  ptx_line(p, "and.b32 %s, %s, %d", stage, stage, w->r->stages - 1);
+  ptx_line(p, "and.b32 %s, %s, %d", stage, stage, STAGES - 1);
 }
 
 /* What lanes have left of their rows, out to memory. */
@@ -360,24 +346,24 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   ptx_place(p, first);
   ask(p, w, rest);
   ptx_line(p, "sub.s32 %s, %s, %d", rest, rest, columns);
-  turn(p, w, w->ahead);
-  ptx_line(p, "setp.lt.u32 %s, %s, %d", over, w->ahead, w->r->stages - 1);
+  turn(p, w->ahead);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", over, w->ahead, STAGES - 1);
   ptx_line(p, "@%s bra %s", over, first);
   ptx_place_loop(p, again);
   ptx_line(p, "setp.le.s32 %s, %s, 0", over, w->left);
   ptx_line(p, "@%s bra %s", over, leave);
-  ptx_line(p, "cp.async.wait_group %d", w->r->stages - 2);
+  ptx_line(p, "cp.async.wait_group %d", STAGES - 2);
   ptx_line(p, "bar.warp.sync -1");
   ask(p, w, rest);
   ptx_line(p, "sub.s32 %s, %s, %d", rest, rest, columns);
-  turn(p, w, w->ahead);
+  turn(p, w->ahead);
   begin_block(p, w);
   ptx_line(p, "@!%s bra %s", w->is_row, others);
   compute(p, w);
   ptx_place(p, others);
   ptx_line(p, "bar.warp.sync -1");
   put_out(p, w, n_rows);
-  turn(p, w, w->stage);
+  turn(p, w->stage);
   ptx_line(p, "sub.s32 %s, %s, %d", w->left, w->left, columns);
   ptx_line(p, "add.s64 %s, %s, %d", w->column, w->column, columns);
   ptx_line(p, "bra %s", again);

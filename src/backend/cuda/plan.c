@@ -237,7 +237,7 @@ static void wide(struct ptx_planner *m, const struct shape_class *shape) {
 
 static void running(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_running *r = &m->plan->running;
-  bool is_known = !m->why && ptx_find_running(m->s, shape, m->plan->capability, r) && lin(m, r->lane->at[0], &r->length);
+  bool is_known = !m->why && ptx_find_running(m->s, shape, r) && lin(m, r->lane->at[0], &r->length);
   for (int i = 0; is_known && i < r->n_pars; i++) is_known = lin(m, r->par[i]->at[0], &r->pars[i]);
   if (!is_known) *r = (struct ptx_running){ 0 };
 }

@@ -236,7 +236,7 @@ bool ptx_find_pairs(const struct survey *, struct ptx_pairs *);
 void ptx_pairs_body(struct printer *);
 
 /* gpu_running.c: a thread goes through a row with running combines. */
-bool ptx_find_running(const struct survey *, const struct shape_class *, int capability, struct ptx_running *);
+bool ptx_find_running(const struct survey *, const struct shape_class *, struct ptx_running *);
 void ptx_running_body(struct printer *);
 
 /* gpu_turned.c: a block of threads takes a tile of rows and lanes. */

@@ -107,7 +107,6 @@ struct ptx_plan {
   struct ptx_running {
     const struct kir_stmt *par[PTX_RUNNING_PARS], *lane; /* while it is printed: the loops */
     int n_pars, n_lines, width, bytes, group; /* width: of the widest element; bytes: of shared memory; group: elements at a time */
-    int stages;             /* tiles under way */
     bool is_ordered;
     struct ptx_line_of {    /* a load or store along the row; is_back: neighbours stand the other way round */
       const struct kir_stmt *s;
