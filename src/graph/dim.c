@@ -802,7 +802,10 @@ static dim meant(dim d, const struct meaning *m) {
   return intern(&p);
 }
 
+/* What a symbol alone becomes stands in the list: nobody has to be asked. */
 dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
+  int k = dim_is_symbol(d) ? index_of(d, n, symbol) : -1;
+  if (dim_is_symbol(d)) return k < 0 ? d : value[k];
   return meant(d, &(struct meaning){ n, symbol, value, false });
 }
 

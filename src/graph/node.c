@@ -60,9 +60,11 @@ static bool trusts_itself(const struct node *n) {
   return !is_known;
 }
 
+static inline bool may_trust(const struct op *op) { return op->trusts || op->agree; }
+
 bool node_trusts(const struct node *n) {
   for (int i = 0; i < n->n_in; i++) if (node_is_trusting(n->in[i])) return true;
-  return trusts_itself(n);
+  return may_trust(n->op) && trusts_itself(n);
 }
 
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
@@ -74,11 +76,12 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
   n->origin = caller()->origin;
   uint8_t places = 0;
+  bool is_trusting = false;
   for (int i = 0; i < rank; i++) if (!dim_is_known(n->dims[i])) dim_retain(n->dims[i]);
-  for (int i = 0; i < n_in; i++) places |= node_retain(n->in[i])->place;
+  for (int i = 0; i < n_in; i++) places |= node_retain(n->in[i])->place, is_trusting |= node_is_trusting(n->in[i]);
   if (places || op == &op_to) n->place = place_of(n);
   if (op->hold) op->hold(n->attr);
-  atomic_init(&n->is_trusting, node_trusts(n));
+  atomic_init(&n->is_trusting, is_trusting || (may_trust(op) && trusts_itself(n)));
   return n;
 }
 

@@ -123,15 +123,9 @@ static void copy_in(weft_dtype dtype, void *to, const void *from, size_t bytes) 
 }
 
 static struct buffer *filled(weft_dtype dtype, const void *data, size_t bytes) {
-  struct buffer *buf = buffer_new(bytes);
   void *to;
-  if (!buf || !bytes) return buf;
-  if (buffer_hold(buf, NULL, &to, NULL) != WEFT_OK) {
-    buffer_release(buf);
-    return NULL;
-  }
-  copy_in(dtype, to, data, bytes);
-  buffer_drop(buf);
+  struct buffer *buf = buffer_to_fill(bytes, &to);
+  if (buf && bytes) copy_in(dtype, to, data, bytes);
   return buf;
 }
 

@@ -90,7 +90,9 @@ weft_status value_copy(const struct node *n, void *dst, struct failure **failure
   if (!buffer_is_here(n->value->buf)) return copy_from_device(n, dst, size, failure);
   weft_status status = buffer_hold(n->value->buf, NULL, &data, &why);
   if (status) return *failure = fail(status, n->origin, "weft_read: %s", why ? why : "the value cannot be read"), status;
-  copy_strided(dst, (const uint8_t *)data + n->value->offset * (int64_t)size, size, n->rank, n->dims, n->value->stride);
+  const uint8_t *from = (const uint8_t *)data + n->value->offset * (int64_t)size;
+  if (n->rank == 1 && n->value->stride[0] == 1) memcpy(dst, from, size * (size_t)n->dims[0]);
+  else copy_strided(dst, from, size, n->rank, n->dims, n->value->stride);
   bool cut = buffer_state_of(n->value->buf) == BUFFER_FAILED;
   buffer_drop(n->value->buf);
   if (!cut) return WEFT_OK;

@@ -80,6 +80,12 @@ struct buffer *buffer_new(size_t bytes) {
   return NULL;
 }
 
+struct buffer *buffer_to_fill(size_t bytes, void **data) {
+  struct buffer *b = buffer_new(bytes);
+  if (b) *data = b->data;
+  return b;
+}
+
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx) {
   struct buffer *b = make(EXTERNAL, bytes, BUFFER_RESIDENT);
   if (!b) return NULL;

@@ -23,6 +23,8 @@ struct event;
 struct source; /* run/source.h */
 
 struct buffer *buffer_new(size_t bytes);  /* resident, undefined content, 64-byte aligned. NULL: out of memory/budget */
+struct buffer *buffer_to_fill(size_t bytes, void **data); /* the same, and where it is: while it is the caller's alone it stays
+                                             there, without a hold */
 struct buffer *buffer_new_in(const struct device *, size_t bytes, weft_status *); /* the same in the memory of a device; nothing is
                                              on the host. NULL: why not, MEMORY or DEVICE */
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx); /* NULL: no memory;

@@ -72,13 +72,11 @@ static struct plan_set *set_of(struct weft_function *f) {
 /* A number as memory, so that another number is no other plan. */
 static struct node *number_leaf(const struct node *n) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
-  struct buffer *b = buffer_new(size);
   uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
   void *data;
+  struct buffer *b = buffer_to_fill(size, &data);
   if (!b) return NULL;
-  buffer_hold(b, NULL, &data, NULL);
   memcpy(data, &bits, size);
-  buffer_drop(b);
   return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);
 }
 
@@ -348,11 +346,17 @@ static struct failure *run_call(struct call_plan *e, struct weft_function *f,
   return e->plan ? run_entry(e, n, item, in, heirs) : run_parts(e, f, n, item, in);
 }
 
+static bool are_there(int n, struct node *const node[]) {
+  for (int i = 0; i < n; i++) if (atomic_load_explicit(&node[i]->state, memory_order_acquire) != NODE_READY) return false;
+  return true;
+}
+
 static struct failure *run_items(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
+  const struct eval_options only_them = { .only_targets = true };
   tape_spoil(); /* of a call around this one */
-  if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
+  if (!are_there(call->n_in, call->in) && eval_nodes(call->n_in, call->in, &only_them, &failure)) return failure;
   struct plan_set *s = set_of(f);
   if (!s) return no_memory();
   eval_settings()->place = item[0]->place;
@@ -395,6 +399,7 @@ static bool all_forget(int n, struct node *const target[]) {
 }
 
 struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]) {
+  if (!n || target[0]->op->kind != OP_ITEM) return NULL; /* as one can see without the lock */
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();

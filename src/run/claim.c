@@ -21,13 +21,11 @@ static struct value *value_new(int rank, struct buffer *buf) {
 /* A target that is a number: memory of one element that every index reads. */
 static struct value *number_value(const struct node *n, uint64_t bits) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
-  struct buffer *b = buffer_new(size);
-  struct value *v = b ? value_new(n->rank, b) : NULL;
   void *data;
+  struct buffer *b = buffer_to_fill(size, &data);
+  struct value *v = b ? value_new(n->rank, b) : NULL;
   if (!v) return buffer_release(b), NULL;
-  buffer_hold(b, NULL, &data, NULL);
   memcpy(data, &bits, size);
-  buffer_drop(b);
   return v;
 }
 

@@ -95,12 +95,9 @@ static struct failure *compute(const struct closing *c) {
 static struct buffer *number_buffer(const struct node *n) {
   uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
-  struct buffer *b = buffer_new(size);
   void *data;
-  if (!b) return NULL;
-  buffer_hold(b, NULL, &data, NULL);
-  memcpy(data, &bits, size);
-  buffer_drop(b);
+  struct buffer *b = buffer_to_fill(size, &data);
+  if (b) memcpy(data, &bits, size);
   return b;
 }
 

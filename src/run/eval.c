@@ -217,12 +217,10 @@ static struct failure *start(int n, struct node *const target[], const struct ev
   return f;
 }
 
-weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
+/* Apart from eval_nodes: what has its values needs none of the room that an evaluation takes. */
+static __attribute__((noinline)) weft_status evaluate(int n, struct node *const target[], const struct eval_options *o, bool checks,
+                                                      struct failure **failure) {
   struct eval e;
-  bool there = true, checks = is_asked(o) && eval_settings()->check;
-  *failure = NULL;
-  for (int i = 0; i < n; i++) there &= node_state_of(target[i]) == NODE_READY;
-  if (there && !checks) return forget(is_asked(o) ? n : 0, target), WEFT_OK;
   if (!eval_is_one_place(n, target)) return eval_by_place(n, target, o, failure);
   if (o->in_background) *failure = start(n, target, o);
   else if (!eval_begin(&e, n, target, o)) *failure = eval_no_memory();
@@ -232,6 +230,15 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
   }
   if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
   return *failure ? failure_status(*failure) : WEFT_OK;
+}
+
+weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
+  bool there = true, checks = is_asked(o) && eval_settings()->check;
+  *failure = NULL;
+  for (int i = 0; i < n; i++) there &= node_state_of(target[i]) == NODE_READY;
+  if (!there || checks) return evaluate(n, target, o, checks, failure);
+  if (is_asked(o)) forget(n, target);
+  return WEFT_OK;
 }
 
 static bool is_awaited(const struct node *n) { return node_state_of(n) == NODE_QUEUED || node_state_of(n) == NODE_RUNNING; }

@@ -262,7 +262,8 @@ struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *c
   return k->run ? k->run(p, i, r, base) : NULL;
 }
 
-static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held) {
+/* *is_mapped: some are pages of a file, which may be cut while the kernels run. */
+static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held, bool *is_mapped) {
   const struct schedule *s = p->schedule;
   for (*held = 0; *held < s->n_stores; ++*held) {
     int leaf = s->store[*held].leaf;
@@ -272,6 +273,7 @@ static struct failure *hold_leaves(const struct plan *p, const struct run *r, ui
     weft_status status = buffer_hold(r->leaf[leaf].buf, NULL, &data, &why);
     if (status) return fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
     base[*held] = (uint8_t *)data + r->leaf[leaf].offset;
+    *is_mapped |= buffer_is_mapped(r->leaf[leaf].buf);
   }
   return NULL;
 }
@@ -291,9 +293,7 @@ static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t 
     if (!t->is_output) { base[i] = *block ? *block + t->offset : NULL; continue; }
     if (r->out[i]) continue; /* given by a leaf */
     void *data;
-    if (!(r->out[i] = buffer_new((size_t)t->bytes))) goto no_memory;
-    buffer_hold(r->out[i], NULL, &data, NULL);
-    buffer_drop(r->out[i]); /* own memory stays where it is */
+    if (!(r->out[i] = buffer_to_fill((size_t)t->bytes, &data))) goto no_memory;
     base[i] = data;
   }
   return NULL;
@@ -373,12 +373,13 @@ static struct failure *run_on_host(const struct plan *p, struct run *r) {
   const struct schedule *s = p->schedule;
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
-  struct failure *f = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  bool is_mapped = false;
+  struct failure *f = base ? hold_leaves(p, r, base, &held, &is_mapped) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   if (!f) donate_memory(p, r, take_gift, &(struct giving){ p, r, base });
   if (!f) f = take_memory(p, r, base, &block);
   if (!f) f = plan_steps(p, r, base);
-  if (!f && !r->overwrites) f = look_again(p, r);
-  undo_end(p, r, base, f != NULL);
+  if (!f && is_mapped && !r->overwrites) f = look_again(p, r);
+  if (r->undo) undo_end(p, r, base, f != NULL);
   drop_leaves(p, r, held);
   if (block) memory_give(block, (size_t)s->block_bytes);
   if (base != few) mem_free(base);

@@ -36,7 +36,7 @@ struct recorder {
   struct { struct node *node; int64_t value; } pending[MOST_MADE]; /* told by what is running: it is made a moment later */
   struct recorder *outer;
 };
-static _Thread_local struct recorder *here;
+_Thread_local struct recorder *tape_here;
 
 /* ---- cues ---- */
 
@@ -76,7 +76,7 @@ void tape_free(struct tape *t) {
 /* ---- writing ---- */
 
 static void spoil(struct recorder *r) { r->is_spoilt = true; }
-void tape_spoil(void) { if (here) spoil(here); }
+void tape_note_other(void) { spoil(tape_here); }
 
 static bool find(const struct recorder *r, struct node *n, struct taped *s) {
   for (int i = 0; i < r->n_in; i++) if (r->in[i] == n) return *s = (struct taped){ ARGUMENT, i, NULL }, true;
@@ -101,7 +101,7 @@ static bool append_told(struct recorder *r, struct node *n, int64_t value) {
 }
 
 void tape_told(struct node *n, int64_t value) {
-  struct recorder *r = here;
+  struct recorder *r = tape_here;
   if (!r || r->is_spoilt || append_told(r, n, value)) return;
   if (r->n_pending == MOST_MADE) return spoil(r);
   r->pending[r->n_pending].node = n;
@@ -117,9 +117,9 @@ static bool make_known(struct recorder *r, struct cue *e, struct node *n) {
   return true;
 }
 
-void tape_ran(const struct eval *v) {
-  struct recorder *r = here;
-  if (!r || r->is_spoilt) return;
+void tape_note_run(const struct eval *v) {
+  struct recorder *r = tape_here;
+  if (r->is_spoilt) return;
   struct cue *e = v->plan->device || v->plan->needs_caller ? NULL : cue_new(v->n_leaves, v->n);
   if (!e) return spoil(r);
   plan_retain(e->plan = v->plan);
@@ -136,9 +136,9 @@ void tape_ran(const struct eval *v) {
 struct recorder *tape_begin(int n_in, struct node *const in[], int n, struct node *const item[]) {
   struct recorder *r = n ? mem_alloc(sizeof *r) : NULL;
   if (!r) return NULL;
-  r->n_in = n_in, r->in = (struct node **)in, r->item = item, r->begin = node_serial(), r->outer = here;
-  if (here) spoil(here); /* a call inside a call */
-  return here = r;
+  r->n_in = n_in, r->in = (struct node **)in, r->item = item, r->begin = node_serial(), r->outer = tape_here;
+  if (tape_here) spoil(tape_here); /* a call inside a call */
+  return tape_here = r;
 }
 
 /* ---- joining ---- */
@@ -186,7 +186,7 @@ static void join_all(struct tape *t, struct recorder *r) {
 }
 
 void tape_end(struct recorder *r, _Atomic(struct tape *) *tape, pthread_mutex_t *lock, bool is_wanted) {
-  here = r->outer;
+  tape_here = r->outer;
   if (is_wanted && !r->is_spoilt && !r->n_pending && r->n_cues && r->cue[r->n_cues - 1]->is_last) {
     pthread_mutex_lock(lock);
     struct tape *t = atomic_load(tape);

@@ -28,8 +28,11 @@ bool tape_is_useless(const struct tape *); /* was left more often than played to
 /* Who runs tells: a plan has run and its targets have their values; an integer was read that may be a size; something was
  * computed in another way, so that what was written is of no use. */
 struct eval;
-void tape_ran(const struct eval *);
+struct recorder;
+extern _Thread_local struct recorder *tape_here; /* what this thread writes; NULL: nothing */
+void tape_note_run(const struct eval *), tape_note_other(void);
+static inline void tape_ran(const struct eval *e) { if (tape_here) tape_note_run(e); }
+static inline void tape_spoil(void) { if (tape_here) tape_note_other(); }
 void tape_told(struct node *, int64_t);
-void tape_spoil(void);
 
 #endif
