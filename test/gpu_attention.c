@@ -181,6 +181,18 @@ TEST(cuda_attention_of_floats_by_tiles_is_near_that_of_doubles) {
   for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i += a_step()) expect_attention(WEFT_F32, &cases[i]);
 }
 
+/* With one scale for all of them, which is written in their kernels: they differ in the sizes of heads alone. */
+TEST(cuda_attention_by_tiles_of_heads_of_other_sizes_is_another_kernel) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_BF16 };
+  static const struct attention_case sized[] = {
+    { 1, 2, 1, 64, 66, 48, 48, false, NO_MASK, 0.3, false }, { 1, 2, 1, 64, 66, 32, 48, false, NO_MASK, 0.3, false },
+    { 1, 2, 1, 64, 66, 32, 24, false, NO_MASK, 0.3, false }, { 1, 2, 1, 64, 66, 80, 24, false, NO_MASK, 0.3, false },
+  };
+  test_watchdog(400);
+  for (int t = 0; t < 2; t++)
+    for (size_t i = 0; has_gpu() && i < sizeof sized / sizeof *sized; i++) expect_attention(types[t], &sized[i]);
+}
+
 /* ---- ptxas ---- */
 
 /* Adds each module of a text. */

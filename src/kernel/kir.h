@@ -214,7 +214,8 @@ struct kir_fn {
 };
 
 /* Of a kernel that is attention or a derivative of it: a back end may compute it tile by tile, in another order of sums.
- * q [..,T,d], k [..,S,d], v [..,S,e], y and dy [..,T,e], lse and delta [..,T]; each buffer has an axis for each of the batch. */
+ * q [..,T,d], k [..,S,d], v [..,S,e], y and dy [..,T,e], lse and delta [..,T]; each buffer has an axis for each of the batch.
+ * Nothing is told here that the text does not tell: a kernel whose text is the same is compiled once. */
 enum { KIR_ATTENTION_AXES = 8 };
 enum kir_attention_part {
   KIR_ATTEND,              /* y = softmax(scale q k') v, lse the logarithm of the sum of exponentials of a row */

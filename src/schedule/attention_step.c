@@ -12,7 +12,7 @@ struct attend_draft {
   const struct attend_attr *attr;
   struct kir_attention a;
   int batch[KIR_ATTENTION_AXES]; /* values: loops */
-  int length[2];                 /* values: sizes d and e */
+  int length[2];                 /* values: d and e, which are numbers in the text: code by tiles is made for them */
 };
 
 /* A buffer with every axis of the array, those that it does not move along too. */
@@ -204,8 +204,8 @@ static void sizes(struct attend_draft *x, const struct node *q, const struct nod
   for (int i = 0; i < n; i++) x->a.batch[i] = draft_sized(&x->d, "B", i, q->dims[i]);
   x->a.rows = draft_size(&x->d, "T", q->dims[n]);
   x->a.columns = draft_size(&x->d, "S", k->dims[n]);
-  x->length[0] = draft_size(&x->d, "D", q->dims[n + 1]);
-  x->length[1] = draft_size(&x->d, "E", v->dims[n + 1]);
+  x->length[0] = kir_lit_int(x->d.k, WEFT_I64, q->dims[n + 1]);
+  x->length[1] = kir_lit_int(x->d.k, WEFT_I64, v->dims[n + 1]);
 }
 
 static void account(struct work *w, const struct node *n, const struct kir_attention *a) {
