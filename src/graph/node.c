@@ -76,9 +76,13 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
   n->origin = caller()->origin;
   uint8_t places = 0;
-  bool is_trusting = false;
+  bool is_trusting = false, is_told = false;
   for (int i = 0; i < rank; i++) if (!dim_is_known(n->dims[i])) dim_retain(n->dims[i]);
-  for (int i = 0; i < n_in; i++) places |= node_retain(n->in[i])->place, is_trusting |= node_is_trusting(n->in[i]);
+  for (int i = 0; i < n_in; i++) {
+    const struct node *in_i = node_retain(n->in[i]);
+    places |= in_i->place, is_trusting |= node_is_trusting(in_i), is_told |= node_is_told(in_i);
+  }
+  atomic_init(&n->is_told, is_told);
   if (places || op == &op_to) n->place = place_of(n);
   if (op->hold) op->hold(n->attr);
   atomic_init(&n->is_trusting, is_trusting || (may_trust(op) && trusts_itself(n)));
@@ -166,6 +170,7 @@ void node_drop_history(struct node *n) {
   n->n_forgotten = n->n_in;
   n->n_in = 0;
   n->history_dropped = true;
+  node_set_told(n, false); /* nothing leads to other values any more */
   node_retain(n)->next = forgetting;
   forgetting = n;
 }

@@ -43,6 +43,8 @@ struct node {
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
   _Atomic uint8_t state;
   _Atomic bool is_trusting; /* its sizes rest on others that were taken to be equal, or to fit, and nobody has looked yet */
+  _Atomic bool is_told;    /* its sizes, or those of what it is made of, are numbers that a run has told, and would be others on
+                              other values */
   uint8_t place;           /* 1 + the device it is placed on, as one of its inputs is; 0: on none; PLACE_TWO: inputs disagree */
   _Atomic int32_t n_owned; /* handles that name it and have an owner */
   _Atomic int32_t n_loose; /* those of them whose scope has ended: their owners alone keep them */
@@ -102,6 +104,8 @@ static inline bool node_is_trusting(const struct node *n) {
   return atomic_load_explicit(&n->is_trusting, memory_order_relaxed) &&
          atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_READY;
 }
+static inline bool node_is_told(const struct node *n) { return atomic_load_explicit(&n->is_told, memory_order_relaxed); }
+static inline void node_set_told(struct node *n, bool is) { atomic_store_explicit(&n->is_told, is, memory_order_relaxed); }
 bool node_trusts(const struct node *);                /* found anew: by itself, or by an input */
 
 /* The one lock of the graph: states, values, marks. Short sections only, no callbacks inside. */

@@ -127,7 +127,7 @@ weft_array *array_sized_by(weft_array *y, weft_array *like) {
   weft_array *on[WEFT_RANK_MAX];
   int m = 0;
   for (int k = 0; n && k < n->rank; k++)
-    if (!dim_is_known(n->dims[k]) || (k == 0 && node_is_trusting(n))) on[m++] = weft_size(like, k);
+    if (!dim_is_known(n->dims[k]) || (k == 0 && (node_is_trusting(n) || node_is_told(n)))) on[m++] = weft_size(like, k);
   node_release(n);
   return m ? weft_depends(y, m, on) : y;
 }

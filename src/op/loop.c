@@ -89,6 +89,12 @@ static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_
   return ok;
 }
 
+/* Those of a branch are the size of nothing. */
+bool loop_has_told(const struct loop *l) {
+  return !l->is_branch && ((l->until && dim_is_known(dim_resolve(l->length))) ||
+                           (l->owns_steps && dim_is_known(dim_resolve(l->steps))));
+}
+
 /* ---- Results ---- */
 
 bool loop_items(struct node *loop, int n_all, int n_carry, struct node *out[]) {
@@ -353,11 +359,20 @@ static bool is_among(int n, const struct serials own[], uint64_t serial) {
   return own[lo].from <= serial && serial < own[lo].to;
 }
 
+/* What was evaluated while the branch was written, and results of a loop that has told its length there: they stay outside with the
+ * sizes that they have. */
+static bool is_there(const struct making *m, int i) {
+  const struct node *n = m->g.node[i];
+  bool is_item = n->op == &op_item && subgraph_arity(&m->g, i);
+  const struct node *of = is_item ? m->g.node[m->g.operand[m->g.first[i]]] : n;
+  return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY || (of->op == &op_loop && loop_has_told(loop_of(of)));
+}
+
 /* Computed in a branch although it depends on no variable. What is fixed is not, so that all nodes of a body depend on
  * something that can be replaced. */
 static bool is_branch_own(const struct making *m, int i) {
   return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i] &&
-         (!m->parts->own || is_among(m->parts->n_own, m->parts->own, m->g.node[i]->serial));
+         !is_there(m, i) && (!m->parts->own || is_among(m->parts->n_own, m->parts->own, m->g.node[i]->serial));
 }
 
 /* A size that stays outside of a side of weft_choose: it is told there, though the array that has it is computed in the side. */

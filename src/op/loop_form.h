@@ -39,6 +39,7 @@ struct loop {
                                                       of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
+bool loop_has_told(const struct loop *);             /* it has run, and its number of steps is that of the run */
 struct dim_table;
 bool loop_mentions(const struct loop *, struct dim_table *); /* whether its steps or sizes in its bodies are among these symbols */
 void loop_rename(struct node *loop, const struct loop *was, const struct dim_table *); /* a node just made again: its steps and

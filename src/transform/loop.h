@@ -32,6 +32,9 @@ int n_bodies_of(const struct loop *);
 struct node *var_like(const struct node *);
 struct node *item_of(struct node *loop, int k);      /* as item_make; NULL loop: NULL */
 
+/* Why it, a loop with another number of steps in every row, cannot be mapped once it has run. */
+struct failure *loop_has_run(const struct node *loop);
+
 void loop_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]);
 
 #endif

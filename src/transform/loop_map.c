@@ -220,12 +220,15 @@ static struct node *draft(struct spreading *s, struct failure **why) {
 
 /* ---- Results ---- */
 
+struct failure *loop_has_run(const struct node *n) {
+  return fail(WEFT_ERR_NO_HISTORY, n->origin, "weft_map: a loop that makes another number of steps in every row has "
+              "run already, and what it kept has the size of that run: map before it is evaluated");
+}
+
 /* Rows of different lengths. Once the loop has run, what depends on its length has the size of that run for good. */
 static struct failure *ragged(const struct spreading *s) {
   bool has_run = dim_is_known(dim_resolve(s->l->length)) && !dim_is_known(s->l->length);
-  if (has_run)
-    return fail(WEFT_ERR_NO_HISTORY, s->r->node->origin, "weft_map: a loop that makes another number of steps in every row has "
-                "run already, and what it kept has the size of that run: map before it is evaluated");
+  if (has_run) return loop_has_run(s->r->node);
   return fail(WEFT_ERR_UNSUPPORTED, s->r->node->origin, "weft_map: a loop with another number of steps in every row");
 }
 

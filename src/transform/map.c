@@ -210,10 +210,34 @@ static bool draft_rows(struct loop_draft *d, int n, struct node *const x[], stru
   return ok;
 }
 
+/* Whether n is a loop whose number of steps is that of a run. says_steps: what says the number depends on x. */
+static bool has_run(const struct node *n, bool says_steps) {
+  const struct loop *l = n->op == &op_loop ? loop_of(n) : NULL;
+  return l && (loop_has_told(l) || (l->has_steps && says_steps && !l->is_branch && dim_is_known(dim_resolve(l->steps))));
+}
+
+/* What has been made of a loop that has run has its number of steps for good: no copy of it could make another in every row. The
+ * first such loop that depends on x is an error. NULL: there is none, or no memory, which whoever goes on will notice. */
+static struct failure *why_not_again(int n, struct node *const x[], int n_y, struct node *const y[]) {
+  struct subgraph g;
+  struct failure *why = NULL;
+  bool ok = subgraph_take(&g, n_y, y, n, x, oldest_of(n, x)), *depends = ok ? mem_alloc((size_t)g.n + 1) : NULL;
+  for (int j = 0; depends && j < n; j++) if (g.wall[j] >= 0) depends[g.wall[j]] = true;
+  for (int i = 0; depends && !why && i < g.n; i++) {
+    bool says_steps = subgraph_arity(&g, i) && depends[g.operand[g.first[i]]];
+    for (int at = g.first[i]; at < g.first[i + 1] && g.node[i]->op->kind != OP_SIZE; at++) depends[i] |= depends[g.operand[at]];
+    if (depends[i] && has_run(g.node[i], says_steps)) why = loop_has_run(g.node[i]);
+  }
+  mem_free(depends);
+  subgraph_free(&g);
+  return why;
+}
+
 static bool spread_by_loop(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
                            struct node *ys[], struct failure **failure) {
   struct loop_draft d = { .parts.n_steps = rows };
   struct nodes from = { 0 };
+  if ((*failure = why_not_again(n, x, n_y, y))) return false;
   struct node **now = node_list_new(n_y), *loop = NULL;
   bool ok = now && draft_rows(&d, n, x, xs, &from);
   ok = ok && graph_substitute(from.n, from.node, d.seq_var.node, n_y, y, now, failure);

@@ -189,7 +189,8 @@ static weft_array *with_part(struct node *sum, const struct node *d) {
 bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **failure) {
   if (!d) return true;
   if (!has_shape_of(&d, like, failure)) return false;
-  if (is_untold(d->node) || (d->node->op == &op_broadcast && node_is_trusting(like))) d = array_sized_by(d, handle_of(like));
+  bool rests = node_is_trusting(like) || node_is_told(like);
+  if (is_untold(d->node) || (d->node->op == &op_broadcast && rests)) d = array_sized_by(d, handle_of(like));
   if (d->node->dtype != like->dtype || d->node->weak) d = weft_cast(d, (weft_dtype)like->dtype);
   if (*sum) {
     weft_array *both = with_part(*sum, d->node);
@@ -203,7 +204,8 @@ bool accumulate(struct node **sum, weft_array *d, struct node *like, struct fail
 }
 
 bool node_fit(struct node **d, struct node *like, struct failure **failure) {
-  if ((*d)->dtype == like->dtype && !(*d)->weak && shape_equal(*d, like) && !node_is_trusting(like)) return true;
+  bool rests = node_is_trusting(like) || node_is_told(like);
+  if ((*d)->dtype == like->dtype && !(*d)->weak && shape_equal(*d, like) && !rests) return true;
   struct weft_scope *s = weft_scope_open();
   if (!s) return *failure = no_memory(), false;
   struct node *fit = result_of(weft_cast(array_agrees(handle_of(*d), handle_of(like)), (weft_dtype)like->dtype), failure);
