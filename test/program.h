@@ -48,6 +48,9 @@ struct build {
   const struct plain *leaf[PROGRAM_STEPS];           /* not NULL: instead of the leaf's value */
   weft_array *given[PROGRAM_STEPS];                  /* not NULL: instead of the step */
   bool is_open;                                      /* inputs of functions have sizes that only a call tells */
+  uint64_t touches;                                  /* not 0: parts are evaluated, asked for sizes, owned and disowned on the way; by chance */
+  weft_array *owned[PROGRAM_OUTS];                   /* meanwhile */
+  int n_owned;
   weft_array *at[PROGRAM_STEPS][PROGRAM_OUTS];
   char why[256];
 };

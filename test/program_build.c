@@ -20,7 +20,8 @@ static const char *const options[] = {
   "gradient of a loop", "gradient of a call", "gradient checked", "jvp checked", "mapped", "as a function", "as an open function", "steady", "updated",
   "async", "excused", "written out", "second derivative", "lives", "leaf of a file", "one array for two inputs", "updated in place", "updated in the background",
   "state let go before it is read", "state given to a call", "evaluated by several threads", "dropped while computed", "dropped between rounds",
-  "view of a state held", "result held",
+  "view of a state held", "result held", "evaluated on the way", "evaluated in the background on the way", "several evaluated on the way",
+  "sizes asked on the way", "owned on the way", "disowned on the way", "mapped after it has run",
 };
 static int64_t *uses;
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -118,14 +119,59 @@ static int depth_of(const struct program *p, int block) {
   return d;
 }
 
+/* ---- what is done with parts of a program before the rest is written ---- */
+
+static uint32_t chance(struct build *b, uint32_t below) {
+  b->touches = b->touches * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(b->touches >> 33) % below;
+}
+
+/* What depends on a name has no value, and what fails here fails where it is wanted: statuses say nothing. */
+static void evaluate(struct build *b, weft_array *a, int before) {
+  weft_array *some[2] = { a, before >= 0 ? b->at[before][0] : NULL };
+  weft_status s = WEFT_OK;
+  switch (chance(b, 4)) {
+    case 0: s = weft_eval_async(1, some), used("evaluated in the background on the way"); break;
+    case 1: if (some[1]) { s = weft_eval(2, some), used("several evaluated on the way"); break; } /* fall through */
+    default: s = weft_eval(1, some), used("evaluated on the way");
+  }
+  (void)s;
+}
+
+static void own(struct build *b, weft_array *a) {
+  if (b->n_owned == PROGRAM_OUTS || (b->n_owned && chance(b, 2))) weft_disown(b->owned[--b->n_owned]), used("disowned on the way");
+  else b->owned[b->n_owned++] = weft_own(a), used("owned on the way");
+}
+
+static void touch(struct build *b, int i, int before) {
+  weft_array *a = b->at[i][0];
+  if (!a || chance(b, 3)) return;
+  switch (chance(b, 6)) {
+    case 0: own(b, a); break;
+    case 1:
+      for (int k = 0; k < weft_rank(a); k++) (void)weft_dim(a, k);
+      used("sizes asked on the way");
+      break;
+    default: evaluate(b, a, before);
+  }
+}
+
 bool build_block(struct build *b, int block) {
+  int before = -1;
   if (!b->is_written_out && depth_of(b->p, block) == 3) used("depth 3");
-  for (int i = 0; i < b->p->n; i++)
-    if (b->p->step[i].block == block && !b->p->step[i].is_dead && !build_step(b, i)) return false;
+  for (int i = 0; i < b->p->n; i++) {
+    if (b->p->step[i].block != block || b->p->step[i].is_dead) continue;
+    if (!build_step(b, i)) return false;
+    if (b->touches) touch(b, i, before), before = b->at[i][0] ? i : before;
+  }
   return true;
 }
 
-bool program_build(struct build *b) { return build_block(b, 0); }
+bool program_build(struct build *b) {
+  bool ok = build_block(b, 0);
+  while (b->n_owned) weft_disown(b->owned[--b->n_owned]);
+  return ok;
+}
 
 static weft_array *param(const struct build *b, int block, int k) { return b->at[b->p->blocks[block].param[k]][0]; }
 static void set_param(struct build *b, int block, int k, weft_array *a) { b->at[b->p->blocks[block].param[k]][0] = a; }
