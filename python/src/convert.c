@@ -62,7 +62,7 @@ static weft_array *number_as(PyObject *o, weft_dtype wanted) {
   int kind = kind_of(o);
   if (write_number(v, 0, kind, o)) return NULL;
   weft_array *a = weft_from(kind_dtype[kind], 0, NULL, v);
-  return wanted == kind_dtype[kind] ? a : weft_cast(a, wanted);
+  return wanted == kind_dtype[kind] ? a : convert_cast(a, wanted);
 }
 
 static weft_array *weak_number(PyObject *o, int kind) {
@@ -136,7 +136,7 @@ static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dt
   if (!block) return (weft_array *)PyErr_NoMemory();
   weft_array *a = nest_write(block, &at, as_double ? wanted : NULL, kind, o) ? NULL : weft_from(dtype, n->rank, n->dims, block);
   PyMem_Free(block);
-  return a && wanted && *wanted != dtype ? weft_cast(a, *wanted) : a;
+  return a && wanted && *wanted != dtype ? convert_cast(a, *wanted) : a;
 }
 
 /* A list with arrays in it: the elements, one above the other. */
@@ -286,8 +286,10 @@ static weft_array *from_memory(PyObject *o, int may_share) {
   return has(o, "__array__") ? from_interface(o, may_share) : from_numpy(o, may_share);
 }
 
+/* MLX takes bytes for numbers of 8 bits. */
 static int has_memory(PyObject *o) {
-  if (PyBytes_Check(o) || PyByteArray_Check(o) || PyType_Check(o)) return 0;
+  if (PyBytes_Check(o) || PyByteArray_Check(o)) return flavour() == &mlx_array_type;
+  if (PyType_Check(o)) return 0;
   return PyObject_CheckBuffer(o) || has(o, "__array_interface__") || has(o, "__array__");
 }
 

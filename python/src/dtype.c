@@ -1,5 +1,5 @@
 /* dtype.c -- element types as objects: weft.float32 and its like, one object each, alive as long as the module. */
-#include "names.h"
+#include "mlx.h"
 #include <string.h>
 
 /* NumPy's int64 is the long of C where that has 64 bits; its long long is equal to it, but no instance of np.int64. */
@@ -208,7 +208,7 @@ PyObject *make_result_type(const struct name *row, PyObject *const arg[]) {
     PyObject *o = PyTuple_GET_ITEM(arg[0], i);
     if (is_number(o)) continue;
     if (array_check(o)) one = weft_dtype_of(array_handle(o));
-    else if (dtype_parse(o, &one)) return NULL;
+    else if (dtype_parse(o, &one)) return kind == PyExc_ValueError ? (mlx_as_value_error(PyExc_TypeError), NULL) : NULL;
     all = is_of_numbers ? one : weft_dtype_promote(all, one);
     is_of_numbers = 0;
   }

@@ -317,10 +317,19 @@ static weft_array *put_where(weft_array *x, weft_array *mask, weft_array *v, wef
   return weft_where(mask, combine(x, v, how), x);
 }
 
-static weft_array *put(weft_array *x, PyObject *index, PyObject *value, weft_how how) {
+/* How Python's x.at[index] changes elements: by weft's ways, and by two that are made of them once the value has the dtype of x, as
+ * -v of an unsigned v is another number there than here. */
+enum { HOW_SUBTRACT = WEFT_MAX + 1, HOW_DIVIDE };
+static weft_array *turned(weft_array *v, int *how) {
+  if (*how == HOW_SUBTRACT) return *how = WEFT_ADD, weft_neg(v);
+  return *how == HOW_DIVIDE ? *how = WEFT_MUL, weft_reciprocal(v) : v;
+}
+
+static weft_array *put(weft_array *x, PyObject *index, PyObject *value, int given) {
   weft_array *v = convert_operand(value);
   if (!v) return NULL;
-  v = convert_cast(v, weft_dtype_of(x));
+  v = turned(convert_cast(v, weft_dtype_of(x)), &given);
+  weft_how how = (weft_how)given;
   PyObject *mask = only_mask(index);
   weft_array *masked = mask ? put_where(x, array_handle(mask), v, how) : NULL;
   if (masked) return masked;
@@ -347,7 +356,7 @@ static PyObject *put_function(PyObject *module, PyObject *args) {
   PyTypeObject *before = flavour_set(flavour_of_array(o));
   weft_scope *s = op_begin();
   weft_array *x = weft_own(array_handle(o));
-  PyObject *result = op_end(s, put(x, index, value, (weft_how)how));
+  PyObject *result = op_end(s, put(x, index, value, how));
   weft_disown(x);
   flavour_set(before);
   return result;
@@ -390,6 +399,6 @@ weft_array *call_put_along(const struct name *row, PyObject *const arg[]) {
 PyMethodDef index_functions[] = {
   { "put", put_function, METH_VARARGS,
     "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
-    "the minimum (3) or maximum (4) taken" },
+    "the minimum (3) or maximum (4) taken, subtracted from (5) or divided (6)" },
   { 0 },
 };

@@ -27,8 +27,9 @@ int mlx_size_refuses(int64_t n) {
   return 1;
 }
 
+/* NumPy's complex128, though one of Python's complex numbers too, is memory there. */
 static int is_number(PyObject *o) {
-  return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o);
+  return PyFloat_Check(o) || PyLong_Check(o) || (PyComplex_Check(o) && (PyComplex_CheckExact(o) || !PyObject_CheckBuffer(o)));
 }
 
 /* Whether an integer is in the range of a dtype of fewer than 64 bits; sets the exception. */
@@ -43,6 +44,7 @@ static int fits(PyObject *o, weft_dtype d) {
 }
 
 static weft_array *operand(PyObject *o, const weft_dtype *partner) {
+  if (PyList_Check(o) || PyTuple_Check(o) || PyRange_Check(o)) partner = NULL; /* what array(o) is: MLX takes none */
   if (!is_number(o)) return convert_array(o, partner, 0);
   if (!partner) return convert_array(o, NULL, 0);
   if (*partner == WEFT_U64 && PyLong_Check(o) && !PyBool_Check(o)) return convert_array(o, partner, 0); /* below 0 it wraps */
@@ -62,7 +64,7 @@ int mlx_operands(int n, PyObject *const o[], weft_array *a[]) {
 }
 
 static int is_operand(PyObject *o) {
-  return array_check(o) || (!PyList_Check(o) && !PyTuple_Check(o) && convert_is_possible(o)) || mlx_is_made_of(o);
+  return array_check(o) || (!PyList_Check(o) && !PyTuple_Check(o) && !PyRange_Check(o) && convert_is_possible(o)) || mlx_is_made_of(o);
 }
 
 /* ---- Operators ---- */
@@ -106,6 +108,7 @@ static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   else {
     weft_scope *s = op_begin();
     result = op_end(s, mlx_operands(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
+    if (!result && op == matmul && !(array_check(x) && array_check(y))) mlx_as(PyExc_ValueError, PyExc_TypeError);
   }
   flavour_set(before);
   return result;
@@ -192,18 +195,20 @@ static PyObject *compare(PyObject *x, PyObject *y, int op) {
 
 /* ---- Indices ---- */
 
-/* There an index that does not fit, or is none, is a ValueError. */
-void mlx_as_value_error(PyObject *kind) {
+void mlx_as(PyObject *kind, PyObject *other) {
   PyObject *type, *value, *trace;
   if (!PyErr_Occurred() || !PyErr_ExceptionMatches(kind)) return;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *text = value ? PyObject_Str(value) : NULL;
-  if (text) PyErr_SetObject(PyExc_ValueError, text);
+  if (text) PyErr_SetObject(other, text);
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(trace);
 }
+
+/* There an index that does not fit, or is none, is a ValueError. */
+void mlx_as_value_error(PyObject *kind) { mlx_as(kind, PyExc_ValueError); }
 
 /* Bounds of slices have 32 bits there. */
 static int is_far(PyObject *bound) {
@@ -243,9 +248,9 @@ static int is_for_all(PyObject *index) {
 static int put_all(PyObject *self, PyObject *mask, PyObject *value) {
   if (body_refuses(((struct array *)self)->body)) return -1;
   weft_scope *s = op_begin();
-  weft_array *a[3], *x = array_handle(self);
-  int failed = !mlx_operands(3, (PyObject *[]){ mask, value, self }, a) ||
-               array_assign(self, weft_broadcast_like(weft_where(a[0], weft_cast(a[1], weft_dtype_of(x)), x), x));
+  weft_array *a[2], *m, *x = array_handle(self);
+  int failed = !mlx_operands(2, (PyObject *[]){ value, self }, a) || !(m = convert_array(mask, NULL, 0)) ||
+               array_assign(self, weft_broadcast_like(weft_where(m, mlx_cast(a[0], weft_dtype_of(x)), x), x));
   weft_scope_discard(s);
   return failed ? -1 : 0;
 }
@@ -263,7 +268,7 @@ static int put_in_order(PyObject *self, PyObject *mask, PyObject *value) {
     weft_array *at = weft_sub(weft_cumsum(weft_cast(flat, WEFT_I32), 0), weft_integer(1));
     at = weft_clip(at, weft_integer(0), weft_sub(weft_size(from, 0), weft_integer(1)));
     weft_array *chosen = weft_reshape_like(weft_take(from, 1, &at), x);
-    failed = array_assign(self, weft_where(m, weft_cast(chosen, weft_dtype_of(x)), x));
+    failed = array_assign(self, weft_where(m, mlx_cast(chosen, weft_dtype_of(x)), x));
   }
   weft_scope_discard(s);
   return failed ? -1 : 0;

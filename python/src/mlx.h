@@ -4,7 +4,8 @@
 #define WEFT_PYTHON_MLX_H
 #include "names.h"
 
-void mlx_as_value_error(PyObject *kind);              /* an exception of that kind becomes one */
+void mlx_as(PyObject *kind, PyObject *other);         /* an exception of that kind becomes one of the other */
+void mlx_as_value_error(PyObject *kind);
 
 int mlx_is_complex(weft_array *);
 

@@ -21,7 +21,18 @@ static weft_array *of_numbers(name_call *call, int n, const struct name *row, Py
 }
 static weft_array *call_unary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_unary, 1, row, arg); }
 static weft_array *call_binary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_binary, 2, row, arg); }
-static weft_array *call_ternary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_ternary, 3, row, arg); }
+
+/* (condition, x, y): numbers and the memory of others take the dtype of the other value, never that of the condition */
+static weft_array *choose(const struct name *row, PyObject *const arg[]) {
+  weft_array *condition, *a[2];
+  (void)row;
+  return convert_all(2, arg + 1, a) && (condition = convert_array(arg[0], NULL, 0)) ? weft_where(condition, a[0], a[1]) : NULL;
+}
+static weft_array *call_where_of(const struct name *row, PyObject *const arg[]) { return of_numbers(choose, 3, row, arg); }
+
+static weft_array *call_array_equal_of(const struct name *row, PyObject *const arg[]) {
+  return of_numbers(call_array_equal, 2, row, arg);
+}
 
 /* An operand that vmap does not map over there, nor here. The rule is of an identity around it, so nothing else changes. */
 static int mapped_refuses(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
@@ -205,10 +216,19 @@ static weft_array *call_pad_one(const struct name *row, PyObject *const arg[]) {
   return y;
 }
 
-/* (a, lowest, highest): bounds by position, either may be None */
-static weft_array *call_clip2(const struct name *row, PyObject *const arg[]) {
-  return of_numbers(call_clip, 1, row, (PyObject *[]){ arg[0], arg[1], arg[2], Py_None, Py_None });
+/* (a, lowest, highest): either may be None; each takes the dtype of a, as the operand of an operator does */
+static weft_array *between(const struct name *row, PyObject *const arg[]) {
+  weft_array *pair[2], *bound[2] = { NULL, NULL };
+  (void)row;
+  for (int i = 0; i < 2; i++) {
+    if (arg[1 + i] == Py_None) continue;
+    if (!convert_all(2, (PyObject *[]){ arg[0], arg[1 + i] }, pair)) return NULL;
+    bound[i] = pair[1];
+  }
+  weft_array *x = first(arg);
+  return x ? mlx_clip(x, bound[0], bound[1]) : NULL;
 }
+static weft_array *call_clip2(const struct name *row, PyObject *const arg[]) { return of_numbers(between, 1, row, arg); }
 
 /* (a, dtype) */
 static weft_array *call_cast(const struct name *row, PyObject *const arg[]) {
@@ -227,7 +247,7 @@ static weft_array *call_full_of(const struct name *row, PyObject *const arg[]) {
   else if (dtype != Py_None && PyLong_Check(v) && !PyBool_Check(v) && d == WEFT_BOOL) dtype = dtype_object(WEFT_I32);
   else if (dtype != Py_None && PyFloat_Check(v) && (d <= WEFT_I64 || d == WEFT_C64 || d == WEFT_C128))
     dtype = dtype_object(WEFT_F32);
-  else if (dtype != Py_None && PyComplex_Check(v) && d != WEFT_C128) dtype = dtype_object(WEFT_C64);
+  else if (dtype != Py_None && PyComplex_CheckExact(v) && d != WEFT_C128) dtype = dtype_object(WEFT_C64);
   return of_numbers(call_full, 2, row, (PyObject *[]){ arg[0], v, dtype });
 }
 static weft_array *call_full_like_of(const struct name *row, PyObject *const arg[]) {
@@ -429,11 +449,11 @@ const struct name mlx_names[] = {
   BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
   BINARY(bitwise_and, mlx_and), BINARY(bitwise_or, mlx_or), BINARY(bitwise_xor, mlx_xor), BINARY(left_shift, mlx_left_shift),
   BINARY(right_shift, mlx_right_shift),
-  FUNCTION(where, "(condition, x, y, /" S, call_ternary_of, weft_where),
+  FUNCTION(where, "(condition, x, y, /" S, call_where_of, weft_where),
   FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, mlx_clip),
   FUNCTION(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_isclose),
   FUNCTION(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_allclose),
-  FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal, weft_array_equal),
+  FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal_of, weft_array_equal),
 
   REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),

@@ -2,7 +2,7 @@
 from . import _core
 
 _WHOLE = ("bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_SET, _ADD, _MULTIPLY, _MINIMUM, _MAXIMUM = range(5)
+_SET, _ADD, _MULTIPLY, _MINIMUM, _MAXIMUM, _SUBTRACT, _DIVIDE = range(7)
 
 
 class At:
@@ -27,7 +27,7 @@ class Updates:
         return self._put(value, _ADD)
 
     def subtract(self, value):
-        return self._put(_core.negative(value), _ADD)
+        return self._put(value, _SUBTRACT)
 
     def multiply(self, value):
         return self._put(value, _MULTIPLY)
@@ -35,7 +35,7 @@ class Updates:
     def divide(self, value):
         x = self._x
         if x.dtype.name not in _WHOLE:
-            return self._put(_core.reciprocal(value), _MULTIPLY)
+            return self._put(value, _DIVIDE)
         # of integers it is what x[index] / value would be if it were stored there: cut towards 0, and as large as there is by 0
         divisor = _core.put(_core.ones_like(x).astype(_core.float64), self._index, value, _MULTIPLY)
         return _core.where(divisor == 1, x, (x.astype(_core.float64) / divisor).astype(x.dtype))

@@ -223,8 +223,7 @@ def unflatten(a, /, axis, shape, *, stream=None):
     a, shape = _as_array(a), tuple(shape)
     if not shape:
         raise ValueError("unflatten: the shape is empty")
-    _check_axis("unflatten", a, axis)
-    axis %= a.ndim
+    axis = _check_axis("unflatten", a, axis) % a.ndim
     if -1 in shape:
         rest = math.prod(n for n in shape if n != -1)
         shape = tuple(a.shape[axis] // builtins.max(rest, 1) if n == -1 else n for n in shape)
@@ -379,7 +378,7 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
     a, n, axis = _as_array(a), operator.index(n), operator.index(axis)
     if n < 0:
         raise ValueError(f"diff: n is {n}")
-    _check_axis("diff", a, axis)
+    axis = _check_axis("diff", a, axis)
     for _ in range(builtins.min(n, a.shape[axis])):
         length = a.shape[axis]
         before = (builtins.slice(None),) * (axis % a.ndim)
@@ -389,8 +388,11 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
 
 
 def _check_axis(what, a, axis):
+    """The axis as an int."""
+    axis = operator.index(axis)
     if not -a.ndim <= axis < a.ndim:
         raise _core.AxisError(f"{what}: there is no axis {axis} among {a.ndim}")
+    return axis
 
 
 def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
@@ -559,7 +561,7 @@ def vecdot(a, b, /, *, axis=-1, stream=None):
     11
     """
     a, b = _as_array(a), _as_array(b)
-    _check_axis("vecdot", a, axis)
+    axis = _check_axis("vecdot", a, axis)
     _check_axis("vecdot", b, axis)
     if a.shape[axis] != b.shape[axis]:
         raise ValueError(f"vecdot: {a.shape[axis]} and {b.shape[axis]} elements")
@@ -743,8 +745,9 @@ class _Updates(_at.Updates):
         except (IndexError, TypeError) as error:  # as of x[index] = value
             raise ValueError(str(error)) from error
 
-    def subtract(self, value):
-        return self.add(-_as_array(value) if not isinstance(value, bool) else -int(value))
+    def divide(self, value):  # by what the array can hold, as there
+        whole = self._x.dtype.name in _at._WHOLE and not isinstance(value, (int, bool))
+        return super().divide(_as_array(value).astype(self._x.dtype) if whole else value)
 
 
 class ArrayAt(_at.At):

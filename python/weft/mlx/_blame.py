@@ -7,7 +7,7 @@ _mlx = _core._mlx
 
 _LIKE = frozenset(  # functions whose arrays may be numbers and lists
     "abs acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh array_equal asarray asin asinh atan atan2 "
-    "atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj conjugate cos "
+    "atanh broadcast_to bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil conj conjugate cos "
     "cosh degrees divide divmod equal erf erfinv exp expm1 floor floor_divide greater greater_equal imag isfinite isinf "
     "isnan isneginf isposinf left_shift less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or "
     "logical_xor maximum minimum multiply nan_to_num negative not_equal pow power radians real reciprocal remainder "
@@ -20,8 +20,15 @@ def _is_array(x):
     return isinstance(x, _core.array) or kind.__module__ != "numpy" and (hasattr(kind, "__array__") or hasattr(kind, "__mlx_array__"))
 
 
+def _is_whole(x):
+    """Of an array, weft's or NumPy's, whether its elements are integers."""
+    return getattr(x.dtype, "name", "").lstrip("u").startswith("int")
+
+
 def _is_int(x):
-    return hasattr(type(x), "__index__") and not isinstance(x, _core.array)
+    if isinstance(x, _core.array) or type(x).__module__ == "numpy":
+        return getattr(x, "ndim", 1) == 0 and _is_whole(x)
+    return hasattr(type(x), "__index__") and (not isinstance(x, int) or -2 ** 31 <= x < 2 ** 31)
 
 
 def _is_float(x):
@@ -29,7 +36,9 @@ def _is_float(x):
 
 
 def _is_ints(x):
-    return isinstance(x, (list, tuple, range)) and all(map(_is_int, x)) or type(x).__module__ == "numpy" and x.ndim == 1
+    if isinstance(x, _core.array) or type(x).__module__ == "numpy":
+        return getattr(x, "ndim", 0) == 1 and _is_whole(x)
+    return isinstance(x, (list, tuple, range)) and all(map(_is_int, x))
 
 
 def _is_dtype(x):
@@ -48,7 +57,7 @@ for _kind, _is, _names in (
      "global_scale global_scale_x global_scale_w sinks"),
     ("an int", _is_int,
      "M ddof decimals start_axis end_axis axis1 axis2 kth n m repeats group_size bits block_size groups num num_samples "
-     "n_fft hop_length win_length length offset dims seed size k destination source"),
+     "n_fft hop_length win_length length offset dims size k destination source"),
     ("a bool", lambda x: isinstance(x, bool),
      "keepdims reverse inclusive equal_nan precise transpose sorted_indices traditional upper endpoint allow_col_major flip "
      "center onesided return_index return_inverse return_counts compute_uv sparse"),
@@ -77,6 +86,10 @@ _ONE_AXIS = frozenset(
     "irfft".split())
 
 
+def _shown(arg):
+    return repr(arg) if isinstance(arg, int) else f"a {type(arg).__name__}"
+
+
 def wrong_type(function, names, args):
     """A text that names the first argument of a wrong type; None: all are well."""
     for name, arg in zip(names, args):
@@ -86,6 +99,6 @@ def wrong_type(function, names, args):
         if name == "axis" and function in _ONE_AXIS:
             kind, is_right = "an int", _is_int
         if kind and arg is not None and not is_right(arg):
-            return f"{function}: {name} is {kind}, not a {type(arg).__name__}"
+            return f"{function}: {name} is {kind}{' of 32 bits' if isinstance(arg, int) else ''}, not {_shown(arg)}"
     return None
 

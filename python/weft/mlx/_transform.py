@@ -103,9 +103,8 @@ class _Inputs:
 
     def enter(self, tree):
         if isinstance(tree, array):
-            is_number = tree.dtype.name.startswith(("float", "bfloat", "complex"))
             self.dtypes.append(tree.dtype)
-            self.arrays.append(_core.alias(tree if is_number else tree.astype(_mlx.float32)))
+            self.arrays.append(_core.alias(tree if _is_number(tree.dtype) else tree.astype(_mlx.float32)))
             return self.arrays[-1].copy()  # the function may give its own another value
         if isinstance(tree, (list, dict)):
             for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
@@ -145,7 +144,7 @@ def _fill(tree, values):
     return _tree.sequence(type(tree), items)
 
 
-def _value_and_gradients(fun, numbers, names, args, kwargs):
+def _value_and_gradients(fun, numbers, names, args, kwargs, has_value=True):
     if numbers and max(numbers) >= len(args):
         raise ValueError(f"value_and_grad: there is no argument {max(numbers)} among {len(args)}")
     for name in names:
@@ -165,7 +164,7 @@ def _value_and_gradients(fun, numbers, names, args, kwargs):
         if not inputs.arrays:
             raise ValueError("value_and_grad: there is no array to differentiate by")
         scalar = _scalar(value)
-        if not scalar.dtype.name.startswith(("float", "bfloat", "complex")):
+        if not _is_number(scalar.dtype):
             gradients = [_mlx.zeros_like(x) for x in inputs.arrays]
         else:
             gradients = _core.vjp([scalar], [_core.full((), 1, scalar.dtype)], inputs.arrays)
@@ -173,6 +172,8 @@ def _value_and_gradients(fun, numbers, names, args, kwargs):
     positional = tuple(_fill(args[n], gradients) for n in numbers)
     named = {name: _fill(kwargs[name], gradients) for name in names}
     positional = positional[0] if len(positional) == 1 else positional or None
+    if has_value and not any(map(_is_number, inputs.dtypes)):  # it is that of the integers, whose derivative is one of floats
+        value = fun(*args, **kwargs)
     return value, (positional, named) if names else positional
 
 
@@ -206,7 +207,7 @@ def grad(fun, argnums=None, argnames=()):
 
     @functools.wraps(fun, assigned=_NAMES)
     def transformed(*args, **kwargs):
-        value, gradient = _value_and_gradients(fun, numbers, names, args, kwargs)
+        value, gradient = _value_and_gradients(fun, numbers, names, args, kwargs, False)
         if not isinstance(value, array):
             raise ValueError(f"grad: the function gave a {type(value).__name__}, not one array")
         return gradient
@@ -242,8 +243,17 @@ def _as_floats(what, fun, primals):
     return called, floats
 
 
+def _is_number(dtype):
+    return dtype.name.startswith(("float", "bfloat", "complex"))
+
+
 def _is_inexact(x):
-    return x.dtype.name.startswith(("float", "bfloat", "complex"))
+    return _is_number(x.dtype)
+
+
+def _values_of(what, fun, primals, outputs):
+    """The outputs; of integers alone, those of a call of their own, as the derivative was taken by floats in their places."""
+    return outputs if any(map(_is_inexact, primals)) else _arrays_only(what, _list(fun(*primals)), ValueError)
 
 
 def vjp(fun, primals, cotangents):
@@ -254,7 +264,7 @@ def vjp(fun, primals, cotangents):
     """
     _expect_function("vjp", fun)
     primals = _arrays_only("vjp", primals)
-    dtypes = [x.dtype for x in primals]
+    of, given, dtypes = fun, primals, [x.dtype for x in primals]
     fun, primals = _as_floats("vjp", fun, primals)
     cotangents = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
     with _core.Scope(), _tracing:
@@ -267,7 +277,7 @@ def vjp(fun, primals, cotangents):
                 raise ValueError(f"vjp: a cotangent of shape {dy.shape} for an output of shape {y.shape}")
         pairs = [(y, dy.astype(y.dtype)) for y, dy in zip(outputs, cotangents) if _is_inexact(y)]
         gradients = _core.vjp([y for y, _ in pairs], [dy for _, dy in pairs], inputs)
-    return outputs, [_conjugate(x).astype(dtype) for x, dtype in zip(gradients, dtypes)]
+    return _values_of("vjp", of, given, outputs), [_conjugate(x).astype(dtype) for x, dtype in zip(gradients, dtypes)]
 
 
 def jvp(fun, primals, tangents):
@@ -283,6 +293,7 @@ def jvp(fun, primals, tangents):
     for x, dx in zip(primals, tangents):
         if x.shape != dx.shape:
             raise ValueError(f"jvp: a tangent of shape {dx.shape} for a primal of shape {x.shape}")
+    of, given = fun, primals
     fun, primals = _as_floats("jvp", fun, primals)
     with _core.Scope(), _tracing:
         inputs = [_core.alias(x) for x in primals]
@@ -290,7 +301,7 @@ def jvp(fun, primals, tangents):
         floats = [y for y in outputs if _is_inexact(y)]
         found = iter(_core.jvp(inputs, [dx.astype(x.dtype) for x, dx in zip(inputs, tangents)], floats))
         derivatives = [next(found) if _is_inexact(y) else _mlx.zeros(y.shape) for y in outputs]
-    return outputs, derivatives
+    return _values_of("jvp", of, given, outputs), derivatives
 
 
 def _list(result):

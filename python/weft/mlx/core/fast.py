@@ -11,9 +11,9 @@ from .._device import _place_all
 _mlx = _core._mlx
 
 
-def _in_float(x, weight, call):
-    """Halves are computed in float32, and rounded once, to the type of x and of the weight."""
-    dtype = x.dtype if weight is None else _mlx.result_type(x, weight)
+def _in_float(x, weight, call, bias=None):
+    """Halves are computed in float32, and rounded once, to the type of x and, if there is a weight, of that and the bias."""
+    dtype = x.dtype if weight is None else _mlx.result_type(x, weight, *([] if bias is None else [bias]))
     return call(x.astype(_mlx.float32)).astype(dtype) if x.dtype.size == 2 else call(x)
 
 
@@ -43,7 +43,7 @@ def layer_norm(x, weight, bias, eps, *, stream=None):
     [-1.0, 1.0]
     """
     _same_type("layer_norm", x, weight, bias)
-    return _in_float(x, weight, lambda x: _mlx._layer_norm(x, weight, bias, eps))
+    return _in_float(x, weight, lambda x: _mlx._layer_norm(x, weight, bias, eps), bias)
 
 
 def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):

@@ -150,12 +150,13 @@ def _cut(a, n, axis):
 
 
 def _length(what, a, n, axis):
+    """How many elements a transform has, and its axis, as ints."""
     _expect(what, a)
-    _check_axis(what, a, axis)
+    axis = _check_axis(what, a, axis)
     n = a.shape[axis] if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"{what}: of {n} elements")
-    return n
+    return n, axis
 
 
 def _along(a, axis, sign, scale):
@@ -181,7 +182,7 @@ def fft(a, n=None, axis=-1, norm="backward", stream=None):
     >>> mx.fft.fft(mx.array([1.0, 0.0])).tolist()
     [(1+0j), (1+0j)]
     """
-    n = _length("fft", a, n, axis)
+    n, axis = _length("fft", a, n, axis)
     return _along(_cut(a, n, axis), axis, -1, _scale(norm, n, 0))
 
 
@@ -191,7 +192,7 @@ def ifft(a, n=None, axis=-1, norm="backward", stream=None):
     >>> mx.fft.ifft(mx.array([2.0, 0.0])).tolist()
     [(1+0j), (1+0j)]
     """
-    n = _length("ifft", a, n, axis)
+    n, axis = _length("ifft", a, n, axis)
     return _along(_cut(a, n, axis), axis, 1, _scale(norm, n, 1))
 
 
@@ -201,7 +202,7 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
     >>> mx.fft.rfft(mx.array([1.0, 0.0])).tolist()
     [(1+0j), (1+0j)]
     """
-    n = _length("rfft", a, n, axis)
+    n, axis = _length("rfft", a, n, axis)
     a = _mlx.real(a) if a.dtype.name.startswith("complex") else a
     return _cut(fft(a, n, axis, norm), n // 2 + 1, axis)
 
@@ -213,7 +214,7 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     [1.0, 1.0]
     """
     _expect("irfft", a)
-    _check_axis("irfft", a, axis)
+    axis = _check_axis("irfft", a, axis)
     n = 2 * (a.shape[axis] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"irfft: of {n} elements")
