@@ -184,12 +184,18 @@ struct NAME(turned) {                     /* of some strips, at most STRIPS */
 
 ALWAYS int64_t NAME(row_at)(const struct codes *w, int64_t row) { return row < w->rows ? row : w->rows - 1; }
 
+/* How far behind element `at` of a row of n stands what is read n_ahead elements later: in the same row, or, as strips are read to
+ * their ends, at the beginning of the same row of the strips that come next. */
+ALWAYS int64_t NAME(further)(int64_t n_ahead, int64_t at, int64_t n, int strips) {
+  return n_ahead + (at + n_ahead < n ? 0 : (strips * LANES - 1) * n);
+}
+
 /* LANES scales of each of LANES rows, those of neighbours `apart` bytes apart, none beyond the array. Those that come next are
- * asked for. */
-ALWAYS void NAME(scales_of_rows)(const char *p, int64_t apart, enum code_scale kind, bits_t v[LANES]) {
+ * asked for: they are `next` bytes further. */
+ALWAYS void NAME(scales_of_rows)(const char *p, int64_t apart, int64_t next, enum code_scale kind, bits_t v[LANES]) {
   for (int i = 0; i < LANES; i++) {
     const char *row = p + i * apart;
-    __builtin_prefetch(row + LANES * scale_bytes[kind]);
+    __builtin_prefetch(row + next);
     v[i] = (bits_t)NAME(scale)(row, kind);
   }
 }
@@ -205,9 +211,10 @@ APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, i
       enum code_scale kind = k ? w->bias : w->scale;
       bool is_inside = row + LANES <= w->rows && at + (LANES - 1) * groups + LANES <= w->rows * groups;
       const char *p = (const char *)(k ? w->biases : w->scales) + at * scale_bytes[kind];
-      if (is_inside && kind == SCALE_F32) NAME(scales_of_rows)(p, 4 * groups, SCALE_F32, v);
-      else if (is_inside && kind == SCALE_BF16) NAME(scales_of_rows)(p, 2 * groups, SCALE_BF16, v);
-      else if (is_inside && kind == SCALE_F16) NAME(scales_of_rows)(p, 2 * groups, SCALE_F16, v);
+      int64_t next = scale_bytes[kind] * NAME(further)(LANES, g, groups, strips);
+      if (is_inside && kind == SCALE_F32) NAME(scales_of_rows)(p, 4 * groups, next, SCALE_F32, v);
+      else if (is_inside && kind == SCALE_BF16) NAME(scales_of_rows)(p, 2 * groups, next, SCALE_BF16, v);
+      else if (is_inside && kind == SCALE_F16) NAME(scales_of_rows)(p, 2 * groups, next, SCALE_F16, v);
       else for (int i = 0; i < LANES; i++) v[i] = (bits_t)NAME(scales)(w, k, NAME(row_at)(w, row + i) * groups + g, n);
       NAME(turn)(v);
       for (int i = 0; i < LANES; i++) (k ? t->b : t->s)[i][u] = (floats)v[i];
@@ -230,14 +237,14 @@ APART void NAME(turn_block)(const struct codes *w, int64_t column, int64_t at, i
 
 /* LANES words from word `at` of each row on, or as many as are left; those that come soon are asked for. */
 APART void NAME(turn_words)(const struct codes *w, int64_t column, int64_t at, int strips, struct NAME(turned) *t) {
-  int64_t words = w->n * w->bits / 32, left = words - at;
+  int64_t words = w->n * w->bits / 32, left = words - at, next = NAME(further)(AHEAD * 16, at, words, strips);
   for (int u = 0; u < strips; u++) {
     int64_t row = column + u * LANES;
     const uint32_t *p = w->words + row * words + at;
     bits_t v[LANES];
     if (left >= LANES && row + LANES <= w->rows)
       UNROLL_CODES for (int i = 0; i < LANES; i++, p += words) {
-        __builtin_prefetch(p + AHEAD * 16, 0, 2); /* to the second cache: in the first one such rows share few sets */
+        __builtin_prefetch(p + next, 0, 2); /* to the second cache: in the first one such rows share few sets */
         v[i] = *(const bits_t *)p;
       }
     else
