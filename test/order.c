@@ -279,6 +279,30 @@ TEST(keys_are_in_the_same_order_by_pivots_and_by_digits) {
   }
 }
 
+/* Words with the highest digit in common, by one digit more, as by all digits; what that does not bring apart is refused. */
+TEST(words_that_are_near_are_in_the_same_order_by_one_digit_more) {
+  static const int lengths[] = { 1, 63, 64, 65, 127, 128, 129, 1000, 1024, 1025, 2047, 2048, 2049, 3000 };
+  static uint64_t x[3000], e[3000], near[3000], other[3000];
+  static int64_t count[ORDER_COUNTS];
+  int n_done = 0, n_refused = 0;
+  for (int i = 0; i < 14 * 6; i++) {
+    int64_t n = lengths[i / 6];
+    uint64_t bits = 88172645463325252u, least = (uint64_t)7 << 40;
+    struct digits g = digits_between(least, least + ((uint64_t)0xffffffff << 20), i % 2 ? 20 : 0, 11);
+    uint64_t first = (uint64_t)3 << (g.low + (g.n - 1) * g.width), each = first / 3;
+    for (int64_t k = 0; k < n; k++) {
+      bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+      uint64_t kinds[] = { bits, bits << 30, (uint64_t)k, bits % 40 << 30 | (bits >> 50), bits % 7, ~bits << 8 };
+      x[k] = e[k] = g.least + first + kinds[i % 6] % each;
+    }
+    bool is_done = digits_spread(&g, x, near, n);
+    n_done += is_done, n_refused += !is_done;
+    EXPECT(n >= 64 && n <= 2048 ? i % 6 != 4 || !is_done : !is_done);
+    if (is_done) EXPECT(!memcmp(near, digits_sort((uint8_t *)e, (uint8_t *)other, n, 8, 0, count), sizeof *other * (size_t)n));
+  }
+  EXPECT(n_done >= 20 && n_refused >= 20);
+}
+
 /* Where select.c takes its sample of a row of n, so that a row can be made for which it says nothing true. */
 static int64_t sampled_place(int64_t n, int64_t i) {
   int64_t each = n / (n < 1 << 18 ? 1024 : 4096);

@@ -273,22 +273,30 @@ static void move_part(const struct row *r, struct row_rounds *x, int part, enum 
   if (!r->order) put_part_nans(r, x, part);
 }
 
+/* Entries from .. to - 1 of r->other, which have the highest digit in common, in order: in one of the two rooms, which is returned. */
+static const uint8_t *sort_run(const struct row *r, int64_t from, int64_t to, enum entries kind, const struct digits *g,
+                               int64_t count[]) {
+  const uint64_t *e = (uint64_t *)(void *)r->other + from;
+  if (kind != KEYS_32 && digits_spread(g, e, (uint64_t *)(void *)r->e + from, to - from)) return r->e;
+  quick_sort(r->other, r->e, from, to, kind, count);
+  return r->other;
+}
+
 /* The runs that begin in a part, in order and to their places. */
 static void sort_runs(const struct row *r, struct row_rounds *x, int part, enum entries kind, struct digits g) {
-  int64_t begin = part_begin(r, part), end = part_begin(r, part + 1), at = 0, first = -1, last = 0, count[ORDER_COUNTS];
+  int64_t begin = part_begin(r, part), end = part_begin(r, part + 1), at = 0, count[ORDER_COUNTS];
   struct order_keys k = order_keys_of(r->dtype);
   for (int v = 0; v < 1 << g.width; v++) {
     int64_t n = 0;
     for (int p = 0; p < PARTS; p++) n += x->count[p][v];
     if (n && at >= begin && at < end) {
-      quick_sort(r->other, r->e, at, at + n, kind, count);
-      first = first < 0 ? at : first, last = at + n;
+      const uint8_t *e = sort_run(r, at, at + n, kind, &g, count);
+#define PUT(bytes, kind) for (int64_t i = at; i < at + n; i++) put_last(r, &k, bytes, kind, i, e, i)
+      BY_ENTRIES(kind, k.bytes, PUT)
+#undef PUT
     }
     at += n;
   }
-#define PUT(bytes, kind) for (int64_t i = first; first >= 0 && i < last; i++) put_last(r, &k, bytes, kind, i, r->other, i)
-  BY_ENTRIES(kind, k.bytes, PUT)
-#undef PUT
   if (!r->order) put_part_nans(r, x, part);
 }
 
