@@ -561,6 +561,7 @@ bool program_check(struct program *p, FILE *out) {
   leave();
   weft_set(WEFT_REWRITES, 1);
   if (ok && plain_off) plain_off = 0, ok = found(p, out, "beyond its bound", plain_off_text);
+  if (ok && weft_wait(0, NULL, 30) == WEFT_ERR_TIMEOUT) ok = found(p, out, "afterwards", "what was begun on the way does not end");
   for (int k = 0; k < 1000 && nodes_now(); k++) usleep(5000); /* likewise */
   if (ok && nodes_now()) {
     char text[64];
