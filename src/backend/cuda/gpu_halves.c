@@ -343,32 +343,6 @@ static void put_results(struct printer *p, const struct half_tile *t, const char
   ptx_line(p, "bar.sync 0");
 }
 
-static void finish(struct printer *p, const struct half_tile *t) {
-  const struct survey_product *x = t->x;
-  const char *e = word(p), *i = word(p), *j = word(p), *at = longword(p), *wide = longword(p), *is = ptx_own(p, OWN_PRED),
-             *again = ptx_label(p, "element"), *next = ptx_label(p, "next");
-  const char *row = ptx_val(p, x->row->var), *column = ptx_val(p, x->lane->var);
-  ptx_line(p, "mov.u32 %s, %s", e, t->tid);
-  ptx_place(p, again);
-  ptx_line(p, "shr.u32 %s, %s, %d", i, e, ptx_log_2(t->f->columns));
-  ptx_line(p, "and.b32 %s, %s, %d", j, e, t->f->columns - 1);
-  ptx_line(p, "cvt.u64.u32 %s, %s", wide, i);
-  ptx_line(p, "add.s64 %s, %s, %s", row, t->row0, wide);
-  ptx_line(p, "cvt.u64.u32 %s, %s", wide, j);
-  ptx_line(p, "add.s64 %s, %s, %s", column, t->column0, wide);
-  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, row, t->rows);
-  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, column, t->columns, is);
-  ptx_line(p, "@!%s bra %s", is, next);
-  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, i, t->f->columns + PITCH_MORE, j);
-  ptx_line(p, "mad.wide.u32 %s, %s, 4, %s", at, i, t->base);
-  ptx_line(p, "ld.shared.b32 %s, [%s]", ptx_val(p, x->total), at);
-  ptx_finish_product(p, x, (struct where){ .lane = x->lane, .rest = next });
-  ptx_place(p, next);
-  ptx_line(p, "add.u32 %s, %s, %d", e, e, threads_of(t->f));
-  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->f->rows * t->f->columns);
-  ptx_line(p, "@%s bra %s", is, again);
-}
-
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
 /* By groups: a group has 64 rows of a, and all of b. */
@@ -401,7 +375,9 @@ static void one_tile(struct printer *p, struct half_tile *t) {
       for (int e = 0; e < 4; e++) t->acc[i][j][e] = word(p);
   sums(p, t);
   put_results(p, t, down, across);
-  finish(p, t);
+  struct ptx_results results = { t->x, WEFT_F32, t->f->rows, t->f->columns, t->f->columns + PITCH_MORE, threads_of(t->f), t->tid,
+                                 t->base, t->row0, t->column0, t->rows, t->columns };
+  ptx_finish_tile(p, &results);
   ptx_line(p, "bar.sync 0");
 }
 

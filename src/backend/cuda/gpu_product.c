@@ -392,6 +392,33 @@ void ptx_statements(struct printer *p, const struct kir_stmt *s, const struct ki
   }
 }
 
+/* For every element of the tile that is of the matrix, strided over the threads: its sum, and what follows. */
+void ptx_finish_tile(struct printer *p, const struct ptx_results *t) {
+  const struct survey_product *x = t->x;
+  const char *e = word(p), *i = word(p), *j = word(p), *at = longword(p), *wide = longword(p), *is = ptx_own(p, OWN_PRED),
+             *again = ptx_label(p, "element"), *next = ptx_label(p, "next");
+  const char *row = ptx_val(p, x->row->var), *column = ptx_val(p, x->lane->var);
+  ptx_line(p, "mov.u32 %s, %s", e, t->tid);
+  ptx_place_loop(p, again);
+  ptx_line(p, "shr.u32 %s, %s, %d", i, e, ptx_log_2(t->tile_columns));
+  ptx_line(p, "and.b32 %s, %s, %d", j, e, t->tile_columns - 1);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, i);
+  ptx_line(p, "add.s64 %s, %s, %s", row, t->row0, wide);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, j);
+  ptx_line(p, "add.s64 %s, %s, %s", column, t->column0, wide);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, row, t->rows);
+  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, column, t->columns, is);
+  ptx_line(p, "@!%s bra %s", is, next);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, i, t->pitch, j);
+  ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, i, kir_width(t->d), t->base);
+  ptx_line(p, "ld.shared.%s %s, [%s]", ptx_bits(t->d), ptx_val(p, x->total), at);
+  ptx_finish_product(p, x, (struct where){ .lane = x->lane, .rest = next });
+  ptx_place(p, next);
+  ptx_line(p, "add.u32 %s, %s, %d", e, e, t->threads);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->tile_rows * t->tile_columns);
+  ptx_line(p, "@%s bra %s", is, again);
+}
+
 /* dst = base + 4 y + i % 4 + (i / 4) half a tile */
 static void own_index(struct printer *p, const struct ptx_tile *t, const char *dst, const char *base, const char *y,
     const char *i) {

@@ -216,6 +216,14 @@ void ptx_find_tile(struct printer *, const char *rows, const char *columns, int 
 const char *ptx_product_length(struct printer *, const struct survey_product *); /* how many products are added, 64 bits */
 void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
 void ptx_finish_product(struct printer *, const struct survey_product *, struct where); /* all but the sum, of one element */
+struct ptx_results {         /* the sums of a tile, in shared memory */
+  const struct survey_product *x;
+  weft_dtype d;
+  int tile_rows, tile_columns, pitch, threads; /* columns: a power of two; pitch: elements from a row to the next */
+  const char *tid, *base;    /* base: where they stand */
+  const char *row0, *column0, *rows, *columns; /* where the tile begins, and how long the matrix is; 64 bits */
+};
+void ptx_finish_tile(struct printer *, const struct ptx_results *);
 void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
                      void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
 
