@@ -153,15 +153,15 @@ int expand_tanh(struct here h, const int x[]) { return is_narrow(h) ? tanh_f32(h
 
 /* ---- sigmoid = 1 / (1 + e^-x) = u / (u + u e^-x), e^-x = 2^n (1 - g + g^2 q(-g)) ----------------------------------------
  * u is so small that u e^-x does not overflow where the result is not 0, and so large that it does where it is: the quotient of
- * what would be too small is slow. */
+ * what would be too small is slow. Below `low` the largest n makes the scale u 2^n infinite. */
 int expand_sigmoid(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
   double turned[11]; /* q(-g) */
   for (int i = 0; i < c->n_q; i++) turned[i] = (c->n_q - i) % 2 ? c->q[i] : -c->q[i];
   int down = is_narrow(h) ? 24 : 53, t, u = VALUE(h, 0x1p-24, 0x1p-53);
-  int in = is_narrow(h) ? clamped(h, x[0], -108, 20) : clamped(h, x[0], -752, 40);
-  int n = whole_of(h, in, -c->log2_e, 2 * c->bias - down, &t);
+  int in = is_narrow(h) ? clamped(h, x[0], -105.3125, 20) : clamped(h, x[0], -746.5, 40);
+  int n = whole_of(h, in, -c->log2_e, c->bias - down, &t), scale = scale_of(h, as_bits(h, t));
   int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), in));
   int p = muladd(h, muladd(h, polynomial(h, g, c->n_q, turned), g, number(h, -1)), g, number(h, 1));
-  return quotient(h, u, add(h, op(h, KIR_SCALE, p, t), u));
+  return quotient(h, u, muladd(h, p, scale, u));
 }
