@@ -6,6 +6,7 @@
 #include "op/codes.h"
 #include <math.h>
 #include <string.h>
+#include "kernel/kir.h"
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -19,7 +20,7 @@
 #define APART static __attribute__((noinline)) IN_VECTORS  /* once, not in each of the forms that call it */
 
 enum {
-  BLOCK = 512,        /* products that are added before their sum is */
+  BLOCK = KIR_PRODUCT_BLOCK,
   PANEL = 32,         /* columns of a panel: the codes of as many whole words as a code has bits */
   FEW = 4,            /* rows that are multiplied with what is unpacked in registers */
   AT_ONCE = 240,      /* rows that share a panel: 512 of each stay in the second cache */

@@ -105,8 +105,8 @@ entry codes_product(f32* x, u32* all_words, S* all_scales, B* all_biases, s64* a
   }
   u64 base = 0;
   while (base < k) {
-    u64 c = base + u64(tid / 32) * 512;
-    u64 end = min(c + 512, k);
+    u64 c = base + u64(tid / 32) * BLOCK;
+    u64 end = min(c + BLOCK, k);
     repeat (r, ROWS) { sum[r] = 0; }
     if (IS_TRANSPOSED && 32 % BITS == 0) { /* a word at a time */
       while (c < end) {
@@ -129,11 +129,11 @@ entry codes_product(f32* x, u32* all_words, S* all_scales, B* all_biases, s64* a
     bar;
     if (tid < 32) {
       repeat (block_of_8, 8) {
-        if (base + block_of_8 * 512 < k) { repeat (r, ROWS) { total[r] = total[r] + part[r * 256 + block_of_8 * 32 + tid]; } }
+        if (base + block_of_8 * BLOCK < k) { repeat (r, ROWS) { total[r] = total[r] + part[r * 256 + block_of_8 * 32 + tid]; } }
       }
     }
     bar;
-    base = base + 4096;
+    base = base + 8 * BLOCK;
   }
   if (tid < 32 && column < n) {
     repeat (r, ROWS) { if (first + r < m) { y[(place * m + first + r) * n + column] = total[r]; } }
@@ -170,7 +170,7 @@ static int codes_load(struct gpu *g, const char *text, const struct routine_call
     { "BIAS", bias, NULL }, { "BITS", n[BITS], NULL }, { "GROUP", n[GROUP], NULL }, { "KIND",
                                                                                       is_whole ? 0 : n[BITS] == 4 ? 1 : 2, NULL },
     { "ROWS", rows, NULL }, { "IS_TRANSPOSED", n[IS_TRANSPOSED] != 0, NULL }, { "IS_GATHERED", n[IS_GATHERED] != 0, NULL },
-      { NULL, 0, NULL },
+    { "BLOCK", KIR_PRODUCT_BLOCK, NULL }, { NULL, 0, NULL },
   };
   bool is_wide = scale == 5 || bias == 5;
   if (is_wide && (scale != bias || w != WEFT_F64)) return DEVICE_CANNOT;

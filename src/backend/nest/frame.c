@@ -16,14 +16,7 @@ bool nest_grow(struct nest *g, void **array, int *room, int n, size_t size) {
   return true;
 }
 
-int dtype_bytes(int dtype) {
-  switch (dtype) {
-  case WEFT_BOOL: case WEFT_U8: case WEFT_I8: return 1;
-  case WEFT_U16: case WEFT_I16: case WEFT_F16: case WEFT_BF16: return 2;
-  case WEFT_U32: case WEFT_I32: case WEFT_F32: return 4;
-  default: return 8;
-  }
-}
+int dtype_bytes(int dtype) { return kir_width((weft_dtype)dtype); }
 
 int lane_bytes(int dtype) { return dtype_bytes(dtype) == 8 ? 8 : 4; }
 

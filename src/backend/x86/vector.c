@@ -417,7 +417,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
   if (integer_is_long(g, s->op, dtype)) { long_op(g, s, dtype); return; }
   if (g->e.evex && dtype == WEFT_BOOL && (r->form == F_LOGIC || r->form == F_NOT)) { mask_logic(g, s); return; }
   if (guess_quotient(g, s, dtype)) return;
-  switch (r->form) {
+  switch ((enum form)r->form) {
   case F_BINARY: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], false); break;
   case F_COMMUTES: case F_LOGIC: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], true); break;
   case F_UNARY: unary_op(g, pick(r->insn, dtype), dtype, s->in[0], 0); break;
@@ -433,7 +433,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
   case F_CAST: cast_op(g, s); break;
   case F_BITS: move_op(g, s->in[0]); break;
   case F_SCALE: scale_op(g, s, dtype); break;
-  default: gen_cannot(g, "an instruction on this dtype"); break;
+  case F_NONE: gen_cannot(g, "an instruction on this dtype"); break;
   }
 }
 
