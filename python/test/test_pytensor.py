@@ -1524,3 +1524,39 @@ def test_draws_of_a_class_that_draws_otherwise_fallback():
     f = function([], Sevens()(3, 9, size=(4,), rng=pytensor.shared(np.random.default_rng(1))))
     with pytest.warns(weft.pytensor.FallbackWarning):
         assert f().tolist() == [7] * 4
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2])
+@pytest.mark.parametrize("view", [lambda o: o, lambda o: o[-1], lambda o: o[-2:], lambda o: o.sum()], ids=["all", "last", "two", "sum"])
+def test_a_state_that_begins_with_too_few_rows_is_an_error(view, n_rows):
+    """PyTensor's buffer is longer by the rows there are, so that those missing were read as zeros."""
+    h, n = pt.dvector("h"), pt.lscalar("n")
+    out = pytensor.scan(lambda a, b: a * 0.5 + b, outputs_info=[dict(initial=h, taps=[-3, -1])], n_steps=n, return_updates=False)
+    f = function([h, n], view(out))
+    want = [3.5, 4.5, 6.0, 7.75]
+    assert np.allclose(f(np.arange(1.0, 4), 4), view(np.array(want)))
+    for n_steps in (1, 4, 9):
+        with pytest.raises(ValueError, match="rows"):
+            f(np.arange(1.0, n_rows + 1), n_steps)
+    assert np.allclose(f(np.arange(1.0, 4), 4), view(np.array(want)))
+
+
+def test_a_scan_of_no_step_does_not_look_into_its_body():
+    x, s = pt.dvector("x"), pt.dvector("s")
+    out = pytensor.scan(lambda a, h: (h + s, s * h), sequences=[x], outputs_info=[pt.zeros(x.shape), None], return_updates=False)
+    f = function([x, s], out)
+    for n, m in ((3, 3), (0, 4), (0, 0), (2, 2)):
+        state, rows = f(np.ones(n), np.ones(m))
+        assert state.shape == (n, n) and rows.shape[0] == n
+    with pytest.raises(ValueError):
+        f(np.ones(3), np.ones(4))
+
+
+def test_a_scan_that_ends_itself_is_read_at_rows_that_are_arguments():
+    """The rewrite that shortens buffers failed on a row that is no constant."""
+    x, k = pt.dscalar("x"), pt.lscalar("k")
+    out = pytensor.scan(lambda h: (h * 2, until(h > 9)), outputs_info=[x], n_steps=20, return_updates=False)
+    with pytensor.config.change_flags(on_opt_error="raise"):
+        f = function([x, k], [out[k], out[k:], out[-k]])
+    for got, want in zip(f(1.0, 2), (8.0, [8.0, 16.0, 32.0], 16.0)):
+        assert np.array_equal(got, want)

@@ -1,6 +1,6 @@
 """Buffers of a Scan of which only the last rows are read: they become short, as PyTensor rewrites them, where that keeps their rows."""
 from pytensor.compile.mode import optdb
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.scan.op import Scan
 from pytensor.scan.rewriting import scan_reduce_trace_no_prealloc
@@ -12,9 +12,9 @@ TAG = "weft_buffers"
 
 
 def number(bound):
-    """A constant, or None."""
+    """A constant as an integer; None: it is none, or there is no bound."""
     bound = bound.data if isinstance(bound, Constant) else bound
-    return None if bound is None or not hasattr(bound, "__int__") else int(bound)
+    return None if bound is None or isinstance(bound, Variable) else int(bound)
 
 
 def is_from_the_end(client):

@@ -39,6 +39,15 @@ class Step:
         return isinstance(self.node.op, IfElse) and self.is_plain
 
 
+def looked_at(node):
+    """What its row looks at beyond the node's inputs."""
+    return getattr(find(node), "looks_at", no_others)(node)
+
+
+def no_others(node):
+    return ()
+
+
 def called(variable):
     """By its name, or by what made it."""
     if variable.name or variable.owner is None:
@@ -57,7 +66,7 @@ class Graph:
         self.fgraph, self.slots, self.constants, self.steps = fgraph, {}, {}, []
         self.inputs = [self.slot(v) for v in fgraph.inputs]
         for node in fgraph.toposort():
-            ins = [self.slot(v) for v in node.inputs]
+            ins = [self.slot(v) for v in (*node.inputs, *looked_at(node))]
             self.steps.append(Step(node, ins, [self.slot(v) for v in node.outputs]))
         self.outputs = [self.slot(v) for v in fgraph.outputs]
         self.variables = list(self.slots)

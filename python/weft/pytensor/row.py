@@ -2,7 +2,8 @@
 
 A row is a function (node, values, trace) that gives the value of the node's output, or a list of them. It is found by the class
 of the Op, then by the classes it is derived from. A row that is `batched` takes values with more axes in front, which it treats
-as the rows of a batch: Blockwise calls it once for all of them.
+as the rows of a batch: Blockwise calls it once for all of them. A row that `looks_at` more variables than the node's inputs, which
+that function of the node lists, gets their values behind those of the inputs.
 """
 ROWS = {}
 BATCHED = set()

@@ -1,9 +1,12 @@
 """Scan as one native loop."""
+import weft
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor
 from weft import taps
 
 from .row import row
-from .value import array, extent, is_array, is_open, is_tensor
+from .value import DTYPE, FAILURES, array, extent, is_array, is_open, is_tensor, sizes
 
 
 def info_of(op):
@@ -16,18 +19,60 @@ def info_of(op):
 @row(Scan)
 def scan(node, values, trace):
     op, i = node.op, node.op.info
+    values, initial = values[:len(node.inputs)], values[len(node.inputs):]
     n_outer = len(values) - i.n_non_seqs
     lengths = range(n_outer - i.n_nit_sot, n_outer)
     outer = [extent(v) if k == 0 or k in lengths else typed(v, node.inputs[k]) for k, v in enumerate(values[:n_outer])]
     if not is_open(outer[0]) and outer[0] < 0:
         raise IndexError(f"Scan was asked to run for negative number of step {outer[0]}")
+    for (_, m), first in zip(states(node), initial):
+        look_for_rows(first, m, outer[0])
     constants, body, inner_outputs = values[n_outer:], trace.body(), op.fgraph.outputs
 
     def step(*state):
         results = body.inner(op.fgraph, [*state, *constants])
         return [typed(value, variable) for value, variable in zip(results, inner_outputs)]
 
-    return taps.scan(info_of(op), step, outer)
+    try:
+        return taps.scan(info_of(op), step, outer)
+    except weft.NoValueError:
+        raise
+    except FAILURES:
+        if is_open(outer[0]) or outer[0]:
+            raise
+        return of_no_step(node, outer)  # of which what fails in a step is no part
+
+
+def states(node):
+    """For each state that is made of rows: the variable of the rows it begins with, and how many its taps want. PyTensor writes these rows
+    to the front of an empty buffer that is longer by their number, which does not tell whether they are enough."""
+    i = node.op.info
+    places = range(1 + i.n_seqs + i.n_mit_mot, 1 + i.n_seqs + i.n_mit_mot + i.n_mit_sot + i.n_sit_sot)
+    for k, taps_in in zip(places, (*i.mit_sot_in_slices, *i.sit_sot_in_slices)):
+        made = node.inputs[k].owner
+        if made is not None and isinstance(made.op, IncSubtensor) and made.op.set_instead_of_inc and made.inputs[0].owner is not None \
+                and isinstance(made.inputs[0].owner.op, AllocEmpty):
+            yield made.inputs[1], -min(taps_in)
+
+
+def look_for_rows(first, m, n_steps):
+    """ValueError if there are not m of them, unless no step reads them; of an open number the call looks, as at an index."""
+    n = sizes(first)[0]
+    if is_open(n):
+        first[m - 1]
+    elif n < m and (is_open(n_steps) or n_steps):
+        raise ValueError(f"Scan: a state whose taps go back {m} steps begins with {n} rows")
+
+
+def of_no_step(node, outer):
+    """The results of a Scan of no step, whose body is not looked at: what only it tells, sizes of rows that are not, is 0."""
+    i = node.op.info
+    first, n_buffers = 1 + i.n_seqs, i.n_mit_mot + i.n_mit_sot + i.n_sit_sot
+    untraced = first + n_buffers
+    lengths = untraced + i.n_untraced_sit_sot
+    rows = [weft.zeros((length, *(size or 0 for size in v.type.shape[1:])), dtype=DTYPE[v.type.dtype])
+            for length, v in zip(outer[lengths:], node.outputs[n_buffers:])]
+    return [*outer[first:untraced], *rows, *outer[untraced:lengths]]
 
 
 def typed(value, variable):
@@ -35,3 +80,4 @@ def typed(value, variable):
 
 
 scan.takes = lambda node: all(is_array(v) for v in (*node.inputs, *node.outputs))
+scan.looks_at = lambda node: [first for first, _ in states(node)]

@@ -7,7 +7,7 @@ from weft._core import built_from
 
 from . import fallback
 from .graph import Graph
-from .value import NeedsValue, NoRow, NotOpen, array, is_expression, shape_if_known
+from .value import FAILURES, NeedsValue, NoRow, NotOpen, array, is_expression, shape_if_known
 
 
 class Demand(Exception):
@@ -126,7 +126,7 @@ class Trace:
                 if is_outermost and slot_of(p, there) is not None:
                     raise Demand(slot=slot_of(p, there)) from None  # the condition first: then one side is traced, and computed
                 raise
-            except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+            except FAILURES as error:
                 failed[k] = error
         if failed[0] is not None and failed[1] is not None:
             raise failed[0]

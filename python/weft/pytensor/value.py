@@ -20,6 +20,9 @@ DTYPE = {name: getattr(weft, "bool_" if name == "bool" else name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128")}
 
+FAILURES = (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError)
+"""What tracing a graph raises where its values or sizes do not fit."""
+
 
 class NeedsValue(Exception):
     """The value of an expression has to be known to trace what is made of it."""
