@@ -1560,3 +1560,21 @@ def test_a_scan_that_ends_itself_is_read_at_rows_that_are_arguments():
         f = function([x, k], [out[k], out[k:], out[-k]])
     for got, want in zip(f(1.0, 2), (8.0, [8.0, 16.0, 32.0], 16.0)):
         assert np.array_equal(got, want)
+
+
+def test_rows_that_no_step_wrote_are_not_there():
+    """PyTensor shortens a buffer to the rows that are read of it; of fewer steps than that the others were zeros."""
+    x, n = pt.dvector("x"), pt.lscalar("n")
+    for steps in (n, None):
+        _, rows = pytensor.scan(lambda a, h: (h * a + 1, pt.tanh(h) + a), sequences=[x], n_steps=steps, outputs_info=[pt.zeros(()), None],
+                                return_updates=False)
+        f, last = function([x, n], [rows[-2:], rows[-3::2].sum()], on_unused_input="ignore"), function([x, n], rows[-1], on_unused_input="ignore")
+        for k in (3, 2, 1, 0, 3):
+            kept, added = f(np.arange(1.0, k + 1), k)
+            assert kept.shape == (min(k, 2),) and np.isfinite(added)
+            if k:
+                assert last(np.arange(1.0, k + 1), k) == kept[-1]
+            else:
+                assert added == 0
+                with pytest.raises(IndexError):
+                    last(np.zeros(0), 0)

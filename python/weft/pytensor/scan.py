@@ -5,6 +5,7 @@ from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 from weft import taps
 
+from .buffers import most_rows
 from .row import row
 from .value import DTYPE, FAILURES, array, extent, is_array, is_open, is_tensor, sizes
 
@@ -23,6 +24,9 @@ def scan(node, values, trace):
     n_outer = len(values) - i.n_non_seqs
     lengths = range(n_outer - i.n_nit_sot, n_outer)
     outer = [extent(v) if k == 0 or k in lengths else typed(v, node.inputs[k]) for k, v in enumerate(values[:n_outer])]
+    capped = [outer[k] if is_open(outer[k]) and most_rows(node.inputs[k]) else None for k in lengths]
+    for k, length in zip(lengths, capped):  # a buffer of a few rows, whatever the number of steps
+        outer[k] = outer[k] if length is None else most_rows(node.inputs[k])
     if not is_open(outer[0]) and outer[0] < 0:
         raise IndexError(f"Scan was asked to run for negative number of step {outer[0]}")
     for (_, m), first in zip(states(node), initial):
@@ -33,8 +37,12 @@ def scan(node, values, trace):
         results = body.inner(op.fgraph, [*state, *constants])
         return [typed(value, variable) for value, variable in zip(results, inner_outputs)]
 
+    n_buffers = i.n_mit_mot + i.n_mit_sot + i.n_sit_sot
     try:
-        return taps.scan(info_of(op), step, outer)
+        results = taps.scan(info_of(op), step, outer)
+        rows = slice(n_buffers, n_buffers + i.n_nit_sot)
+        results[rows] = [rows_of_steps(x, length, outer[0]) for x, length in zip(results[rows], capped)]
+        return results
     except weft.NoValueError:
         raise
     except FAILURES:
@@ -64,14 +72,21 @@ def look_for_rows(first, m, n_steps):
         raise ValueError(f"Scan: a state whose taps go back {m} steps begins with {n} rows")
 
 
+def rows_of_steps(rows, length, n_steps):
+    """As many of them as the length tells, if it is open and they have a length of their own; none of no steps, as PyTensor has it."""
+    if not is_open(n_steps) and n_steps == 0:
+        return rows[:0]
+    return rows if length is None else rows[:length]
+
+
 def of_no_step(node, outer):
     """The results of a Scan of no step, whose body is not looked at: what only it tells, sizes of rows that are not, is 0."""
     i = node.op.info
     first, n_buffers = 1 + i.n_seqs, i.n_mit_mot + i.n_mit_sot + i.n_sit_sot
     untraced = first + n_buffers
     lengths = untraced + i.n_untraced_sit_sot
-    rows = [weft.zeros((length, *(size or 0 for size in v.type.shape[1:])), dtype=DTYPE[v.type.dtype])
-            for length, v in zip(outer[lengths:], node.outputs[n_buffers:])]
+    rows = [weft.zeros((0, *(size or 0 for size in v.type.shape[1:])), dtype=DTYPE[v.type.dtype])
+            for v in node.outputs[n_buffers:n_buffers + i.n_nit_sot]]
     return [*outer[first:untraced], *rows, *outer[untraced:lengths]]
 
 
