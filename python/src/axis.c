@@ -287,7 +287,7 @@ weft_array *call_searchsorted(const struct name *row, PyObject *const arg[]) {
   weft_array *a[2];
   if (!is_left && !is_right)
     return PyErr_Format(PyExc_ValueError, "searchsorted: the side is 'left' or 'right', not %R", arg[2]), NULL;
-  return convert_all(2, arg, a) ? ((weft_array *(*)(weft_array *, weft_array *, int))row->function)(a[0], a[1], is_right) : NULL;
+  return convert_arrays(2, arg, a) ? ((weft_array *(*)(weft_array *, weft_array *, int))row->function)(a[0], a[1], is_right) : NULL;
 }
 
 /* (a, v, side, sorter): of a in the order of sorter */

@@ -343,6 +343,15 @@ int convert_all(int n, PyObject *const o[], weft_array *a[]) {
   return 1;
 }
 
+int convert_arrays(int n, PyObject *const o[], weft_array *a[]) {
+  if (flavour() != &mlx_array_type) return convert_all(n, o, a);
+  for (int i = 0; i < n; i++)
+    if (!array_check(o[i]) && !(a[i] = convert_array(o[i], NULL, 0))) return 0;
+  for (int i = 0; i < n; i++)
+    if (array_check(o[i])) a[i] = array_handle(o[i]);
+  return 1;
+}
+
 int convert_integer(PyObject *o, int64_t *dim) {
   PyObject *i = PyNumber_Index(o);
   if (!i) return -1;

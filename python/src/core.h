@@ -107,6 +107,8 @@ int convert_sized(PyObject *shape, weft_dtype, weft_array *of, weft_array **zero
 int convert_open_dims(PyObject *array, int *rank, int64_t dims[]); /* the same, WEFT_ANY for sizes that are not known yet */
 int convert_integer(PyObject *, int64_t *);
 int convert_all(int n, PyObject *const o[], weft_array *a[]); /* operands; whether all could be converted */
+int convert_arrays(int n, PyObject *const o[], weft_array *a[]); /* likewise, of functions of arrays alone: in MLX's flavour each
+                                                                    keeps its own dtype */
 /* A list of arrays, owned, so that whatever Python does meanwhile they stay. */
 struct list { int n; weft_array **array; PyTypeObject *flavour; };
 int list_take(struct list *, PyObject *sequence);    /* on failure there is nothing to drop */
@@ -119,6 +121,7 @@ PyObject *numpy_small(weft_array *);                 /* a copy of one that is co
 /* mlx.c: the same by the conventions of MLX. */
 int mlx_operands(int n, PyObject *const o[], weft_array *a[]); /* as convert_all: numbers and the memory of others take the dtype
                                                         of the array they meet */
+int mlx_fits(PyObject *number, weft_dtype);          /* whether a dtype holds a Python number, if it is an integer; else raises */
 weft_array *mlx_cast(weft_array *, weft_dtype);      /* floats that no integer holds are what the machine makes of them */
 int mlx_size_refuses(int64_t);                       /* a size that MLX's 32 bits do not hold, where its flavour is set: with the
                                                         exception */

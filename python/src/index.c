@@ -326,7 +326,7 @@ static weft_array *turned(weft_array *v, int *how) {
 }
 
 static weft_array *put(weft_array *x, PyObject *index, PyObject *value, int given) {
-  weft_array *v = convert_operand(value);
+  weft_array *v = flavour() != &mlx_array_type || mlx_fits(value, weft_dtype_of(x)) ? convert_operand(value) : NULL;
   if (!v) return NULL;
   v = turned(convert_cast(v, weft_dtype_of(x)), &given);
   weft_how how = (weft_how)given;

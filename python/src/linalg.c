@@ -6,7 +6,7 @@ static weft_array *call_triangular(const struct name *row, PyObject *const arg[]
   int is_lower = PyObject_IsTrue(arg[2]), is_unit = PyObject_IsTrue(arg[3]);
   weft_array *a[2];
   (void)row;
-  return is_lower < 0 || is_unit < 0 || !convert_all(2, arg, a) ? NULL : weft_solve_triangular(a[0], a[1], !is_lower, is_unit);
+  return is_lower < 0 || is_unit < 0 || !convert_arrays(2, arg, a) ? NULL : weft_solve_triangular(a[0], a[1], !is_lower, is_unit);
 }
 
 /* (a, upper): the lower factor, or its transpose */

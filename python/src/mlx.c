@@ -33,7 +33,7 @@ static int is_number(PyObject *o) {
 }
 
 /* Whether an integer is in the range of a dtype of fewer than 64 bits; sets the exception. */
-static int fits(PyObject *o, weft_dtype d) {
+int mlx_fits(PyObject *o, weft_dtype d) {
   static const int bits[] = { [WEFT_U8] = 8, [WEFT_U16] = 16, [WEFT_U32] = 32, [WEFT_I8] = 7, [WEFT_I16] = 15, [WEFT_I32] = 31 };
   if (PyBool_Check(o) || !PyLong_Check(o) || d == WEFT_BOOL || d > WEFT_I32 || d == WEFT_U64) return 1;
   int overflow, is_signed = d >= WEFT_I8;
@@ -48,7 +48,7 @@ static weft_array *operand(PyObject *o, const weft_dtype *partner) {
   if (!is_number(o)) return convert_array(o, partner, 0);
   if (!partner) return convert_array(o, NULL, 0);
   if (*partner == WEFT_U64 && PyLong_Check(o) && !PyBool_Check(o)) return convert_array(o, partner, 0); /* below 0 it wraps */
-  return fits(o, *partner) ? convert_operand(o) : NULL;
+  return mlx_fits(o, *partner) ? convert_operand(o) : NULL;
 }
 
 int mlx_operands(int n, PyObject *const o[], weft_array *a[]) {
@@ -107,7 +107,8 @@ static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   else if (!is_operand(x) || !is_operand(y)) refuse(PyExc_ValueError, x, y);
   else {
     weft_scope *s = op_begin();
-    result = op_end(s, mlx_operands(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
+    int (*take)(int, PyObject *const *, weft_array **) = op == matmul ? convert_arrays : mlx_operands;
+    result = op_end(s, take(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
     if (!result && op == matmul && !(array_check(x) && array_check(y))) mlx_as(PyExc_ValueError, PyExc_TypeError);
   }
   flavour_set(before);
@@ -344,7 +345,7 @@ static int put(PyObject *self, PyObject *index, PyObject *value) {
   if (index_refuses(index)) return -1;
   PyTypeObject *before = flavour_set(&mlx_array_type);
   int in_order = value && is_mask(index) ? wants_order(index, value) : 0;
-  int failed = in_order < 0 || (value && !fits(value, weft_dtype_of(array_handle(self)))) ? -1
+  int failed = in_order < 0 || (value && !mlx_fits(value, weft_dtype_of(array_handle(self)))) ? -1
                : in_order                                               ? put_in_order(self, index, value)
                : value && is_for_all(index)                             ? put_all(self, index, value)
                                                                         : index_set(self, index, value);

@@ -68,9 +68,15 @@ static weft_array *refuse_integers(const char *name, weft_dtype d) {
 /* (a, b): products of integers are refused */
 static weft_array *call_product(const struct name *row, PyObject *const arg[]) {
   weft_array *a[2];
-  if (!convert_all(2, arg, a)) return NULL;
+  if (!convert_arrays(2, arg, a)) return NULL;
   weft_dtype d = weft_dtype_promote(weft_dtype_of(a[0]), weft_dtype_of(a[1]));
   return d <= WEFT_I64 ? refuse_integers(row->name, d) : ((binary)row->function)(a[0], a[1]);
+}
+
+/* (a, b) */
+static weft_array *call_pair(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[2];
+  return convert_arrays(2, arg, a) ? ((binary)row->function)(a[0], a[1]) : NULL;
 }
 
 /* (c, a, b, alpha, beta): beta c + alpha a b, in the shape of the product */
@@ -78,7 +84,7 @@ static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   double alpha = PyFloat_AsDouble(arg[3]), beta = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
   weft_array *a[3];
   (void)row;
-  if (PyErr_Occurred() || !convert_all(3, arg, a)) return NULL;
+  if (PyErr_Occurred() || !convert_arrays(3, arg, a)) return NULL;
   weft_dtype d = weft_dtype_promote(weft_dtype_of(a[0]), weft_dtype_promote(weft_dtype_of(a[1]), weft_dtype_of(a[2])));
   if (d <= WEFT_I64) return refuse_integers("addmm", d);
   return weft_addmm(weft_broadcast_like(a[0], weft_matmul(a[1], a[2])), a[1], a[2], alpha, beta);
@@ -242,7 +248,7 @@ static weft_array *call_cast(const struct name *row, PyObject *const arg[]) {
 static weft_array *call_full_of(const struct name *row, PyObject *const arg[]) {
   weft_dtype d;
   PyObject *v = arg[1], *dtype = arg[2];
-  if (dtype != Py_None && dtype_parse(dtype, &d)) return NULL;
+  if (dtype != Py_None && (dtype_parse(dtype, &d) || !mlx_fits(v, d))) return NULL;
   if (array_check(v)) dtype = Py_None;
   else if (dtype != Py_None && PyLong_Check(v) && !PyBool_Check(v) && d == WEFT_BOOL) dtype = dtype_object(WEFT_I32);
   else if (dtype != Py_None && PyFloat_Check(v) && (d <= WEFT_I64 || d == WEFT_C64 || d == WEFT_C128))
@@ -251,6 +257,8 @@ static weft_array *call_full_of(const struct name *row, PyObject *const arg[]) {
   return of_numbers(call_full, 2, row, (PyObject *[]){ arg[0], v, dtype });
 }
 static weft_array *call_full_like_of(const struct name *row, PyObject *const arg[]) {
+  weft_dtype d = array_check(arg[0]) ? weft_dtype_of(array_handle(arg[0])) : WEFT_F32;
+  if ((arg[2] != Py_None && dtype_parse(arg[2], &d)) || !mlx_fits(arg[1], d)) return NULL;
   return array_check(arg[0]) ? of_numbers(call_full_like, 2, row, arg) : call_full_like(row, arg);
 }
 static weft_array *call_degrees_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_degrees, 1, row, arg); }
@@ -513,7 +521,7 @@ const struct name mlx_names[] = {
   DESCRIBED(from_fp8, "(x, dtype=None" S, call_from_fp8, weft_from_f8, "the numbers of e4m3 bytes",
     "from_fp8(mx.array([56], mx.uint8), mx.float32)", "[1.0]"),
   FUNCTION(tensordot, "(a, b, /, axes=2" S, call_tensordot, weft_tensordot),
-  FUNCTION(outer, "(a, b, /" S, call_binary, weft_outer),
+  FUNCTION(outer, "(a, b, /" S, call_pair, weft_outer),
   FUNCTION(einsum, "(subscripts, *operands, stream=None)", call_einsum, weft_einsum),
   FUNCTION(_conv, "(x, w, stride, padding, dilation, groups, flip, spread)", call_conv, weft_conv),
   FUNCTION(_attention, "(q, k, v, scale, mask)", call_attention, weft_attention),

@@ -13,6 +13,7 @@ struct named {
   const char *package;
   int n, n_required, n_by_position, rest;     /* rest: the parameter that takes what is left, or -1; it ends those by position */
   int n_without_name;                         /* before the / */
+  unsigned flags;                             /* a bit for each parameter whose default is True or False */
   int device, stream;                         /* the parameters that say where the result is to be, and where it runs, or -1 */
   PyObject *parameter[MOST], *otherwise[MOST]; /* names, interned; defaults, NULL: it must be given */
 };
@@ -45,6 +46,7 @@ static int add_parameter(struct named *f, const char *text, size_t n, PyObject *
   if (!PyUnicode_CompareWithASCIIString(f->parameter[f->n], "device") && f->row->call != call_to_device) f->device = f->n;
   if (!PyUnicode_CompareWithASCIIString(f->parameter[f->n], "stream")) f->stream = f->n;
   if (equals && !(f->otherwise[f->n] = literal(equals + 1, n - length - 1, module))) return -1;
+  if (equals && PyBool_Check(f->otherwise[f->n])) f->flags |= 1u << f->n;
   if (!equals && f->rest != f->n && !*is_by_name) f->n_required = f->n + 1;
   f->n++;
   if (!*is_by_name) f->n_by_position = f->n;
@@ -205,12 +207,23 @@ static void blame(const struct named *f, PyObject *const arg[]) {
   Py_XDECREF(text);
 }
 
+/* MLX takes True and False alone where one of them is meant: x.sum(0, 1) is a mistake there. */
+static int flag_refuses(const struct named *f, PyObject *const arg[]) {
+  for (int i = 0; f->flags >> i; i++)
+    if (f->flags >> i & 1 && !PyBool_Check(arg[i]))
+      return PyErr_Format(PyExc_TypeError, "%s: %U is True or False, not a %.100s", f->row->name, f->parameter[i],
+                          Py_TYPE(arg[i])->tp_name), 1;
+  return 0;
+}
+
 static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyObject *names) {
   const struct named *f = (struct named *)self;
   Py_ssize_t n = PyVectorcall_NARGS(flags);
   PyObject *arg[MOST], *rest = NULL, *const *given = args, *result = NULL;
   int is_bound = (n == f->n && n == f->n_by_position && !names) || (given = arg, !bind(f, args, n, names, arg, &rest));
-  if (is_bound && !(result = run_safely(f, given)) && f->array == &mlx_array_type && f->row->name[0] != '_') blame(f, given);
+  int is_mlx = f->array == &mlx_array_type;
+  if (is_bound && is_mlx && f->flags && flag_refuses(f, given)) is_bound = 0;
+  if (is_bound && !(result = run_safely(f, given)) && is_mlx && f->row->name[0] != '_') blame(f, given);
   Py_XDECREF(rest);
   return result;
 }

@@ -70,7 +70,7 @@ weft_array *call_tensordot(const struct name *row, PyObject *const arg[]) {
   weft_array *a[2];
   int n, i[WEFT_RANK_MAX], j[WEFT_RANK_MAX];
   (void)row;
-  if (!convert_all(2, arg, a) || pairs_of(arg[2], weft_rank(a[0]), &n, i, j)) return NULL;
+  if (!convert_arrays(2, arg, a) || pairs_of(arg[2], weft_rank(a[0]), &n, i, j)) return NULL;
   return weft_tensordot(a[0], a[1], n, i, j);
 }
 
@@ -78,7 +78,7 @@ weft_array *call_tensordot(const struct name *row, PyObject *const arg[]) {
 weft_array *call_dot(const struct name *row, PyObject *const arg[]) {
   weft_array *a[2];
   (void)row;
-  if (!convert_all(2, arg, a)) return NULL;
+  if (!convert_arrays(2, arg, a)) return NULL;
   int left = weft_rank(a[0]), right = weft_rank(a[1]);
   if (!left || !right) return weft_mul(a[0], a[1]);
   if (left <= 2 && right <= 2) return weft_matmul(a[0], a[1]);
@@ -99,7 +99,7 @@ weft_array *call_addmm3(const struct name *row, PyObject *const arg[]) {
   weft_array *a[3];
   double alpha = PyFloat_AsDouble(arg[3]), beta = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
   (void)row;
-  return PyErr_Occurred() || !convert_all(3, arg, a) ? NULL : weft_addmm(a[0], a[1], a[2], alpha, beta);
+  return PyErr_Occurred() || !convert_arrays(3, arg, a) ? NULL : weft_addmm(a[0], a[1], a[2], alpha, beta);
 }
 
 /* (a, n) */
@@ -114,7 +114,7 @@ weft_array *call_matrix_power(const struct name *row, PyObject *const arg[]) {
 weft_array *call_gather_mm(const struct name *row, PyObject *const arg[]) {
   weft_array *a[4];
   (void)row;
-  return !convert_all(2, arg, a) || optional(2, arg + 2, a + 2) ? NULL : weft_gather_mm(a[0], a[1], a[2], a[3]);
+  return !convert_arrays(2, arg, a) || optional(2, arg + 2, a + 2) ? NULL : weft_gather_mm(a[0], a[1], a[2], a[3]);
 }
 
 /* (a, b, block_size, mask_out, mask_lhs, mask_rhs) */
@@ -122,7 +122,7 @@ weft_array *call_block_masked_mm(const struct name *row, PyObject *const arg[]) 
   weft_array *a[2], *mask[3];
   int64_t block;
   (void)row;
-  if (!convert_all(2, arg, a) || convert_integer(arg[2], &block) || optional(3, arg + 3, mask)) return NULL;
+  if (!convert_arrays(2, arg, a) || convert_integer(arg[2], &block) || optional(3, arg + 3, mask)) return NULL;
   return weft_block_masked_mm(a[0], a[1], block, mask[0], mask[1], mask[2]);
 }
 
@@ -188,7 +188,7 @@ weft_array *call_conv(const struct name *row, PyObject *const arg[]) {
   weft_conv_options how = { stride, dilation, before, after, spread, 1, PyObject_IsTrue(arg[6]) };
   weft_array *a[2];
   (void)row;
-  if (how.is_flipped < 0 || !convert_all(2, arg, a)) return NULL;
+  if (how.is_flipped < 0 || !convert_arrays(2, arg, a)) return NULL;
   int n = weft_rank(a[0]) > 2 ? weft_rank(a[0]) - 2 : 0;
   if (for_each_axis(arg[2], "the stride", n, stride) || paddings(arg[3], n, before, after)) return NULL;
   if (for_each_axis(arg[4], "the dilation", n, dilation) || for_each_axis(arg[7], "the spread", n, spread)) return NULL;
@@ -252,7 +252,7 @@ PyObject *make_quantize(const struct name *row, PyObject *const arg[]) {
 
 /* words, scales, and biases or None */
 static int codes_parse(PyObject *const arg[], weft_array *a[3]) {
-  return !convert_all(2, arg, a) || optional(1, arg + 2, a + 2) ? -1 : 0;
+  return !convert_arrays(2, arg, a) || optional(1, arg + 2, a + 2) ? -1 : 0;
 }
 
 /* (words, scales, biases, group_size, bits, mode, global_scale, dtype): without one that of scales, or bf16 */

@@ -318,6 +318,7 @@ static weft_array *padded(PyObject *const arg[], PyObject *outside) {
   if (!mode) return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_TypeError, "pad: the mode is a text"), NULL);
   weft_array *value = convert_operand(outside), *x = value ? first(arg) : NULL;
   if (!x || widths(arg[1], weft_rank(x), width)) return NULL;
+  if (flavour() == &mlx_array_type && !mlx_fits(outside, weft_dtype_of(x))) return NULL;
   value = convert_cast(value, weft_dtype_of(x));
   for (int k = 0; x && k < weft_rank(x); k++) x = pad(x, k, width[k][0], width[k][1], mode, value);
   return x;

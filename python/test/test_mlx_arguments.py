@@ -134,3 +134,32 @@ def test_the_value_of_a_function_of_integers_that_is_differentiated_is_one_of_in
     mx.value_and_grad(lambda tree: (calls.append(1), tree["x"].sum() + tree["n"])[1])({"x": mx.ones(2), "n": mx.array(3)})
     mx.grad(lambda n: (calls.append(1), n * 2)[1])(mx.array(3))
     assert calls == [1, 1]
+
+
+def test_functions_of_arrays_alone_lose_nothing_of_the_memory_of_others():
+    k, b = mx.array([[1, 2], [3, 4]]), mx.array([0.5, 1.5], mx.bfloat16)
+    half = np.array([0.5, 1.5], np.float32)
+    assert mx.outer(k, half).dtype == mx.float32 and mx.outer(k, half).tolist()[1] == [1.0, 3.0]
+    assert mx.matmul(b, half).dtype == mx.float32 and (b @ half).item() == 2.5
+    assert mx.tensordot(k, half, 1).tolist() == [3.5, 7.5] and mx.inner(b, half).dtype == mx.float32
+    assert mx.addmm(np.array([1j, 0], np.complex64), k.astype(mx.float32), mx.eye(2)).dtype == mx.complex64
+    assert mx.searchsorted(mx.array([1, 2, 3]), np.array([1.5, 2.5])).tolist() == [1, 2]
+
+
+def test_integers_that_a_dtype_does_not_hold_are_refused_where_a_number_takes_it():
+    u, i = mx.array([1, 2, 3], mx.uint8), mx.array([1, 2, 3])
+    for wrong in (lambda: mx.full((2,), 300, mx.uint8), lambda: mx.full((2,), -1, mx.uint8), lambda: mx.full_like(u, 300), lambda: mx.pad(u, 1, constant_values=300),
+                  lambda: u.at[0].add(300), lambda: u.at[0].multiply(-1), lambda: i.at[1].add(2 ** 31), lambda: u + 300, lambda: mx.clip(u, None, 300),
+                  lambda: mx.where(u > 1, u, -1)):
+        with pytest.raises(ValueError):
+            wrong()
+    assert weft.array([1, 2], dtype=weft.uint8).at[0].add(300).tolist() == [45, 2]
+
+
+def test_flags_are_true_or_false():
+    x = mx.ones((2, 3))
+    for wrong in (lambda: x.sum(0, 1), lambda: mx.sum(x, keepdims=1), lambda: mx.cumsum(x, reverse=None), lambda: mx.softmax(x, precise=np.True_), lambda: mx.allclose(x, x, equal_nan=1),
+                  lambda: mx.meshgrid(x[0], sparse=1), lambda: mx.linspace(0, 1, 3, endpoint=0), lambda: mx.minmax(x, None, 1)):
+        with pytest.raises(TypeError):
+            wrong()
+    assert mx.sum(x, 0, True).shape == (1, 3) and weft.sum(weft.ones((2, 3)), 0, keepdims=1).shape == (1, 3)

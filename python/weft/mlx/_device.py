@@ -156,15 +156,28 @@ def _parameters(function):
     return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
 
 
+def _flags(function):
+    """[(place, name)] of the parameters whose default is True or False; what has no place is named."""
+    code, by_name = function.__code__, function.__kwdefaults__ or {}
+    first = code.co_argcount - len(function.__defaults__ or ())
+    found = [(first + k, code.co_varnames[first + k]) for k, value in enumerate(function.__defaults__ or ()) if isinstance(value, bool)]
+    return found + [(sys.maxsize, name) for name, value in by_name.items() if isinstance(value, bool)]
+
+
 def _anywhere(function):
     """The function with its stream= seen to, which then is not its matter."""
     names = _parameters(function)
     at = names.index("stream") if "stream" in names[:function.__code__.co_argcount] else sys.maxsize
+    flags = _flags(function)
 
     @functools.wraps(function)
     def placed(*args, stream=None, **kwargs):
         if len(args) > at:
             args, stream = args[:at] + args[at + 1:], args[at]
+        for k, name in flags:  # True and False alone, as there
+            given = args[k] if k < len(args) else kwargs.get(name, False)
+            if given is not True and given is not False:
+                raise TypeError(f"{function.__name__}: {name} is True or False, not a {type(given).__name__}")
         device = _core._mlx._place(stream)
         try:
             return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)
