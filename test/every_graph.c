@@ -675,12 +675,13 @@ static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t
     for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, cofactor(n, a, i % n, i / n));
   } else if (node->op == &op_determinant) {
     eliminate(n, 0, a, a, &sign);
-    double size = 0, det = sign;
+    double det = sign;
     for (int64_t i = 0; i < n; i++) {
       double d = a[i * n + i];
-      det *= d, size += log(fabs(d)), sign = isnan(d) || d == 0 ? d : d < 0 ? -sign : sign;
+      plain_set_f(&out[1], p * n + i, fabs(d));
+      det *= d, sign = isnan(d) || d == 0 ? d : d < 0 ? -sign : sign;
     }
-    plain_set_f(&out[0], p, sign == 0 ? 0 : sign), plain_set_f(&out[1], p, size), plain_set_f(&out[2], p, det);
+    plain_set_f(&out[0], p, sign == 0 ? 0 : sign), plain_set_f(&out[2], p, det);
   } else {
     const int64_t *t = node->attr;
     if (node->op == &op_cholesky_solve) {

@@ -257,6 +257,14 @@ STORY(gradient_of_a_loop, every_allocation_of_the_gradient_of_a_loop_may_fail) {
   return status ? status : read_to(out + 12, dx[1], 9);
 }
 
+/* Systems in two axes of problems, in a kernel with what is around them, and what is left of them as steps. */
+STORY(systems_in_lanes, every_allocation_of_small_systems_in_lanes_may_fail) {
+  weft_array *a = weft_broadcast(floats(WEFT_DIMS(2, 2, 2)), WEFT_DIMS(300, 2, 2, 2)), *eye = weft_eye(WEFT_F32, 2, 2, 0);
+  weft_array *m = weft_add(weft_matmul(a, weft_moveaxis(a, -1, -2)), eye), *x = weft_solve(m, weft_mul(a, weft_scalar(0.5)));
+  weft_array *all = weft_add(weft_exp(x), weft_unsqueeze(weft_unsqueeze(weft_det(m), -1), -1));
+  return read_to(out, weft_sum(all, 0), 8);
+}
+
 /* x <- x + x^2 up to 8, at most 9 times. */
 static weft_array *grown(weft_array *x) {
   weft_loop *l = weft_loop_open(weft_integer(9));

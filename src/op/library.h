@@ -31,7 +31,7 @@ struct library_call {
  * with that status. */
 struct library_check { const char *text; weft_status status; int operand, axis; };
 
-/* Inside a kernel in which every element is a value (schedule/small.c): about how many operations it is, of operands of at most 64
+/* Inside a kernel in which every element is a value (schedule/small.c): about how many operations it is, of operands of at most 256
  * elements; and its results, row by row, from its operands. They have the bits of `run`. */
 struct kir_builder;
 struct library_values {

@@ -31,10 +31,11 @@ static weft_dtype like_first(const struct node *n, int k, int *rank, dim dims[])
   return (weft_dtype)n->in[0]->dtype;
 }
 
+/* One of the batch; result 1 one of each row, of f64. */
 static weft_dtype of_batch(const struct node *n, int k, int *rank, dim dims[]) {
   weft_dtype d = like_first(n, k, rank, dims);
-  *rank -= 2;
-  return d;
+  *rank -= k == 1 ? 1 : 2;
+  return k == 1 ? WEFT_F64 : d;
 }
 
 /* Factors, an order of rows, a status. */
@@ -192,18 +193,29 @@ static weft_array *trace_of_product(weft_array *x, weft_array *y) {
   return weft_squeeze(weft_squeeze(weft_sum(rows, -2), -1), -1);
 }
 
-/* d log|det a| = trace(a^-1 da), d det a = trace(adj a da): that is finite where det a is 0. */
+/* d det a = trace(adj a da): that is finite where det a is 0. Sizes of pivots have their derivative in log_size. */
 static void determinant_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  if (!dx[LU_A]) return;
-  dy[1] = trace_of_product(lu_inverse(r->in[LU_A]), dx[LU_A]);
-  dy[2] = trace_of_product(adjugate(r->in[LU_A]), dx[LU_A]);
+  if (dx[LU_A]) dy[2] = trace_of_product(adjugate(r->in[LU_A]), dx[LU_A]);
 }
 
 static void determinant_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  if (!is_wanted[LU_A]) return;
-  weft_array *by_size = dy[1] ? weft_mul(as_matrix(dy[1]), turned(lu_inverse(r->in[LU_A]))) : NULL;
-  weft_array *by_det = dy[2] ? weft_mul(as_matrix(dy[2]), turned(adjugate(r->in[LU_A]))) : NULL;
-  dx[LU_A] = by_size && by_det ? weft_add(by_size, by_det) : by_size ? by_size : by_det;
+  if (is_wanted[LU_A] && dy[2]) dx[LU_A] = weft_mul(as_matrix(dy[2]), turned(adjugate(r->in[LU_A])));
+}
+
+/* d log|det a| = trace(a^-1 da). */
+static int log_size_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
+  return (void)ctx, dy[0] = trace_of_product(lu_inverse(x[0]), dx[0]), 0;
+}
+
+static int log_size_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  return (void)ctx, (void)y, dx[0] = weft_mul(as_matrix(dy[0]), turned(lu_inverse(x[0]))), 0;
+}
+
+/* log|det a|: the sum of the logarithms of its pivots, in kernels like all others. */
+static weft_array *log_size(weft_array *a) {
+  static const weft_rules rules = { .vjp = log_size_vjp, .jvp = log_size_jvp };
+  weft_array *y = weft_cast(weft_squeeze(weft_sum(weft_log(determinant(a, 1)), -1), -1), weft_dtype_of(a));
+  return weft_custom(1, &a, 1, &y, &rules), y;
 }
 
 /* The derivative of adj a in directions e_1 .. e_k, wherever a is. With one direction more it is the derivative of it. */
@@ -342,7 +354,8 @@ static weft_array *of_square(const char *fn, weft_array *a, enum square_result w
     case CHOLESKY: case CHOLESKY_STATUS: y = library_one(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
     case INVERSE: y = lu_inverse(m); break;
     case LU_SINGULAR: y = factors(m, 2); break;
-    case SIGN: case LOG_SIZE: case DETERMINANT: y = determinant(m, which - SIGN); break;
+    case LOG_SIZE: y = log_size(m); break;
+    case SIGN: case DETERMINANT: y = determinant(m, which - SIGN); break;
   }
   return weft_dtype_of(y) == WEFT_I64 ? y : lowered(y, a);
 }

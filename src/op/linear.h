@@ -16,7 +16,7 @@ extern const struct library
     steps_lu,             /* a: L and U in one, of f64; which row of a is row i of L U, [.., n]; status[..] */
     steps_solve,          /* turn_attr; LU_A .. LU_RIGHT, b[.., n, m]: x, a x = b */
     steps_inverse,        /* LU_A .. LU_STATUS: the inverse */
-    steps_determinant,    /* LU_A .. LU_STATUS: its sign, the logarithm of its size, itself, all [..] */
+    steps_determinant,    /* LU_A .. LU_STATUS: its sign [..], the sizes of its pivots [.., n], itself [..] */
     steps_adjugate,       /* LU_A .. LU_STATUS: the matrix of cofactors, turned: the inverse times the determinant */
     steps_cofactors,      /* a, directions e.., of as many dims: the derivative of the adjugate of a in all of them */
     steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
@@ -30,6 +30,7 @@ weft_array *complex_of_square(weft_array *a, enum square_result);
 weft_array *complex_solved(enum system, weft_array *a, weft_array *b, bool is_upper, bool is_unit);
 void complex_determinant(weft_array *a, weft_array *y[3]); /* of size 1, the logarithm of its size, itself */
 
-extern const struct library_values values_cholesky, values_triangle, values_cholesky_solve, values_lu, values_solve, values_inverse;
+extern const struct library_values values_cholesky, values_triangle, values_cholesky_solve, values_lu, values_solve, values_inverse,
+    values_determinant;
 
 #endif

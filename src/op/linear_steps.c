@@ -320,20 +320,19 @@ static struct failure *run_determinant(const struct library_call *c, int64_t fro
   int64_t n = axis_of(&c->in[LU_A], 1);
   for (int64_t p = from; p < to; p++) {
     const double *lu = (const void *)(c->in[LU_FACTORS].data + p * c->in[LU_FACTORS].each);
-    double sign = sign_of(integers(&c->in[LU_ORDER], p), n, room), size = 0;
+    double sign = sign_of(integers(&c->in[LU_ORDER], p), n, room), *size = (void *)(c->out[1].data + p * c->out[1].each);
     for (int64_t i = 0; i < n; i++) {
       double pivot = lu[i * n + i];
-      size += c->out[1].is_wanted ? log(fabs(pivot)) : 0;
+      size[i] = fabs(pivot);
       sign = pivot > 0 ? sign : pivot < 0 ? -sign : pivot;
     }
-    store_number(&c->out[0], p, sign == 0 ? 0 : sign), store_number(&c->out[1], p, size);
-    store_number(&c->out[2], p, det_of(c, p, room));
+    store_number(&c->out[0], p, sign == 0 ? 0 : sign), store_number(&c->out[2], p, det_of(c, p, room));
   }
   return NULL;
 }
 
 const struct library steps_determinant = { .core = 2, .operations = operations_determinant, .scratch = scratch_determinant,
-                                           .run = run_determinant, .routine = "determinant" };
+                                           .run = run_determinant, .routine = "determinant", .values = &values_determinant };
 
 /* ---- adjugates ---- */
 

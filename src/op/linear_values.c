@@ -32,7 +32,7 @@ static int noted(struct kir_builder *b, int found, int is_wrong, int64_t k) {
 
 /* ---- problems ---- */
 
-enum { MOST = 64 }; /* elements of a matrix, as in schedule/small.c */
+enum { MOST = 256 }; /* elements of a matrix, as in schedule/body.h */
 
 static int64_t axis_of(const struct node *x, int from_end) { return x->dims[x->rank - from_end]; }
 static int64_t problems_of(const struct node *n) {
@@ -214,9 +214,42 @@ static void write_inverse(struct kir_builder *b, const struct node *of, const in
   }
 }
 
+/* ---- determinants ---- */
+
+static int64_t cost_determinant(const struct node *n) {
+  int64_t m = axis_of(n->in[LU_A], 1);
+  return problems_of(n) * (m * m + 7 * m);
+}
+
+/* An order is odd if an odd number of its pairs are exchanged. */
+static int sign_of(struct kir_builder *b, const int order[], int64_t n) {
+  int sign = number(b, 1);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = i + 1; j < n; j++)
+      sign = either(b, kir_op2(b, KIR_LT, order[j], order[i]), kir_op1(b, KIR_NEG, sign), sign);
+  return sign;
+}
+
+static void write_determinant(struct kir_builder *b, const struct node *of, const int *const in[], int *const out[]) {
+  int64_t n = axis_of(of->in[LU_A], 1);
+  weft_dtype t = dtype_of(of->in[LU_A]);
+  for (int64_t p = 0, all = problems_of(of); p < all; p++) {
+    int sign = sign_of(b, in[LU_ORDER] + p * n, n), det = sign;
+    for (int64_t i = 0; i < n; i++) {
+      int pivot = in[LU_FACTORS][p * n * n + i * n + i], is_above = kir_op2(b, KIR_LT, number(b, 0), pivot);
+      int or_below = either(b, kir_op2(b, KIR_LT, pivot, number(b, 0)), kir_op1(b, KIR_NEG, sign), pivot);
+      out[1][p * n + i] = kir_op1(b, KIR_ABS, pivot);
+      sign = either(b, is_above, sign, or_below), det = kir_op2(b, KIR_MUL, det, pivot);
+    }
+    out[0][p] = kir_cast(b, t, either(b, equal(b, sign, number(b, 0)), number(b, 0), sign));
+    out[2][p] = kir_cast(b, t, det);
+  }
+}
+
 const struct library_values values_cholesky = { cost_cholesky, write_cholesky };
 const struct library_values values_triangle = { cost_sides, write_triangle };
 const struct library_values values_cholesky_solve = { cost_cholesky_solve, write_cholesky_solve };
 const struct library_values values_lu = { cost_lu, write_lu };
 const struct library_values values_solve = { cost_solve, write_solve };
 const struct library_values values_inverse = { cost_inverse, write_inverse };
+const struct library_values values_determinant = { cost_determinant, write_determinant };

@@ -18,6 +18,7 @@ struct body {
   struct node **in_node;         /* by variable: the node outside, and where it stands; store -1: a number */
   struct place *in;
   const struct place **all, **last, *length; /* where results go; NULL: nobody wants it */
+  bool is_once;                  /* no loop: its constants are read and its outputs stored once (problems.c) */
   int64_t rows;                  /* of `all`: fewer than steps where it is known already after how many until ends it */
   struct work inside;            /* knows where the variables stand in the first step, so that place_of finds views of them */
 };
@@ -29,6 +30,7 @@ int body_variables(const struct loop *);
 /* The body as one of so many lanes sees it, which the first axis tells apart; its targets are replaced in place. *fits =
  * false: they meet, and the body is no good any more. false: out of memory (lane.c). */
 bool body_lane(struct body *, int64_t lanes, bool *fits);
+bool lane_keeps(const struct node *, int64_t lanes); /* whether lanes stay apart in it */
 
 bool body_is_carry(const struct body *, const struct node *);
 bool body_is_constant(const struct body *, const struct node *);
@@ -50,5 +52,13 @@ bool scan_rows(struct body *, bool *done);
 bool rows_fit(const struct body *); /* whether it is so; only its nodes and inputs need be there */
 /* One kernel in which every element is a value of its own, if there are few (small.c). */
 bool scan_small(struct body *, bool *done);
+bool small_lanes(struct body *, int64_t lanes, bool *done); /* of what is_once: by so many lanes */
+enum { SMALL_ELEMENTS = 256 };                              /* of a value of such, at most */
+int64_t small_cost(struct work *, const struct node *, int64_t lanes); /* operations of a node in one of so many lanes;
+                                                                          -1: it cannot be there */
+
+/* Library ops on many small problems as one node, with what is around them: its attr, and what it stands for (problems.c). */
+struct problems { struct node_list body; struct node **target; int n_targets; int64_t lanes; };
+struct problems_attr { struct problems *of; };
 
 #endif

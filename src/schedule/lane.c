@@ -41,12 +41,13 @@ static bool put_keeps(const struct node *n, int64_t lanes) {
 
 /* The axes in front of a problem's own are the same for all operands. */
 static bool library_keeps(const struct node *n, int64_t lanes) {
+  if (!n->op->library || !n->op->library->values) return false;
   bool is = is_laned(n->in[0], lanes);
   for (int k = 0; k < n->n_in; k++) if (is_laned(n->in[k], lanes) != is) return false;
-  return n->op->library->values && (!is || n->in[0]->rank > n->op->library->core);
+  return !is || n->in[0]->rank > n->op->library->core;
 }
 
-static bool keeps_lanes(const struct node *n, int64_t lanes) {
+bool lane_keeps(const struct node *n, int64_t lanes) {
   switch (n->op->kind) {
     case OP_LEAF: case OP_SIZE: case OP_ELEMENT: case OP_LOOP: case OP_ITEM: return true;
     case OP_IOTA: return !is_laned(n, lanes) || ((const struct axis_attr *)n->attr)->axis != 0;
@@ -143,7 +144,7 @@ bool body_lane(struct body *b, int64_t lanes, bool *fits) {
   b->list = (struct node_list){ .node = list, .room = from.n };
   *fits = true;
   for (int i = 0; *fits && i < from.n; i++) {
-    if (!is_needed[i] || !(*fits = keeps_lanes(from.node[i], lanes))) continue;
+    if (!is_needed[i] || !(*fits = lane_keeps(from.node[i], lanes))) continue;
     if (!(made[i] = seen(b, from.node[i], lanes, made))) return false;
     made[i]->slot = b->list.n;
     b->list.node[b->list.n++] = made[i];

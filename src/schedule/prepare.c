@@ -399,7 +399,8 @@ static bool indices_of_narrow(struct work *w, struct node *n, int first) {
 static bool store_scalars(struct work *w) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
-    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF || x->op->kind == OP_LOOP) continue; /* loops: see loop.c */
+    bool knows_numbers = x->op->kind == OP_LOOP || x->op == &op_problems; /* loops: see loop.c */
+    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF || knows_numbers) continue;
     for (int k = 0; k < x->n_in; k++) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
       struct node *copy = cast_to(w, x->in[k], (weft_dtype)x->in[k]->dtype);
@@ -499,7 +500,8 @@ static bool join_rows(struct work *w) {
 }
 
 bool prepare(struct work *w) {
-  if (!order(w) || !attention_find(w) || !sums_join_products(w) || !order(w)) return false;
+  if (!order(w) || (w->fuse && (count_uses(w), !problems_find(w)))) return false;
+  if (!attention_find(w) || !sums_join_products(w) || !order(w)) return false;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);

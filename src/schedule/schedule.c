@@ -171,7 +171,9 @@ static bool emit_own(struct work *w, struct node *n) {
     case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
     case OP_PREFIX: return step_prefix(w, n);
     case OP_LOOP: return step_loop(w, n);
-    case OP_LIBRARY: return n->op->library ? step_of_library(w, n) : step_attention(w, n);
+    case OP_LIBRARY:
+      if (n->op == &op_problems) return step_problems(w, n);
+      return n->op->library ? step_of_library(w, n) : step_attention(w, n);
     case OP_ITEM: return true; /* what it is a result of has stored it */
     case OP_LEAF: case OP_ELEMENT: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_VIEW: case OP_TAKE: case OP_CONTRACT:
     case OP_PAD: case OP_IDENTITY: case OP_CALL: break;

@@ -12,7 +12,7 @@
 #include "schedule/draft.h"
 
 enum {
-  MOST_ELEMENTS = 64,   /* of a value */
+  MOST_ELEMENTS = 64,   /* of a value of a loop */
   MOST_CARRIED = 60,    /* elements of all carries of a loop */
   WORK = 768,           /* operations of a step: they are compiled one by one */
   WORK_A_FOLD = 256,    /* more of them for each sum and product of a step: run step by step it would be a kernel of its own, which
@@ -91,13 +91,13 @@ static int64_t results_before(const struct node *n, int k) {
   return all;
 }
 
-static bool has_small_results(const struct node *n) {
-  for (int k = 0; k < n->n_in; k++) if (node_count(n->in[k]) > MOST_ELEMENTS) return false;
-  return results_before(n, n->op->many->count(n)) <= 2 * MOST_ELEMENTS;
+static bool has_small_results(const struct node *n, int64_t most) {
+  for (int k = 0; k < n->n_in; k++) if (node_count(n->in[k]) > most) return false;
+  return results_before(n, n->op->many->count(n)) <= 2 * most;
 }
 
-/* Operations of one step; -1: not to be written element by element. */
-static int64_t cost_of(const struct node *n) {
+/* Operations of one step; -1: not to be written element by element. most: elements of a value. */
+static int64_t cost_of(const struct node *n, int64_t most) {
   switch (n->op->kind) {
     case OP_LEAF: case OP_SIZE: case OP_IOTA: case OP_CONCAT: case OP_PAD: case OP_LOOP: case OP_ITEM: return 0;
     case OP_VIEW: return n->op == &op_part ? -1 : 0;
@@ -107,14 +107,14 @@ static int64_t cost_of(const struct node *n) {
     case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
     case OP_CONTRACT: return node_count(n) * contracted(n);
     case OP_TAKE: case OP_SCATTER: return cost_of_indexing(n);
-    case OP_LIBRARY: return n->op->library->values && has_small_results(n) ? n->op->library->values->cost(n) : -1;
+    case OP_LIBRARY: return n->op->library->values && has_small_results(n, most) ? n->op->library->values->cost(n) : -1;
     case OP_PAIR: case OP_IDENTITY: case OP_CALL: break;
   }
   return -1;
 }
 
-static bool is_small(const struct node *n) {
-  return node_count(n) <= MOST_ELEMENTS && kir_width((weft_dtype)n->dtype) && n->rank < AXES;
+static bool is_small(const struct node *n, int64_t most) {
+  return node_count(n) <= most && kir_width((weft_dtype)n->dtype) && n->rank < AXES;
 }
 
 /* Elements of the carries before carry k. */
@@ -168,10 +168,29 @@ static bool make_room(struct work *w, struct small_loop *f) {
   return !w->no_memory;
 }
 
-static bool take_node(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
-  int64_t cost = cost_of(n);
+/* n as a lane sees it. */
+static struct node *shown_to_lane(struct work *w, const struct node *n, int64_t lanes, int n_in, struct node *const in[]) {
+  dim dims[WEFT_RANK_MAX];
+  if (n->rank) memcpy(dims, n->dims, sizeof *dims * n->rank);
+  if (n->rank && dims[0] == lanes) dims[0] = 1;
+  return work_node(w, n->op, (weft_dtype)n->dtype, n->rank, dims, n_in, in, n->attr, n->attr_bytes);
+}
+
+int64_t small_cost(struct work *w, const struct node *n, int64_t lanes) {
+  struct node **in = work_take(w, sizeof *in * (size_t)(n->n_in + 1)), *x = NULL;
   bool may_fail = n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER;
-  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_small_item(n)) && !(may_fail && (f->around || f->lanes));
+  if (may_fail || !lane_keeps(n, lanes)) return -1;
+  for (int k = 0; in && k < n->n_in; k++)
+    if (!(in[k] = shown_to_lane(w, n->in[k], lanes, 0, NULL)) || !is_small(in[k], SMALL_ELEMENTS)) return -1;
+  if (in) x = shown_to_lane(w, n, lanes, n->n_in, in);
+  if (!x || !is_small(x, SMALL_ELEMENTS) || (n->op->kind == OP_ITEM && !is_small_item(n))) return -1;
+  return cost_of(x, SMALL_ELEMENTS);
+}
+
+static bool take_node(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
+  int64_t most = f->b->is_once ? SMALL_ELEMENTS : MOST_ELEMENTS, cost = cost_of(n, most);
+  bool may_fail = n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER;
+  *fits = cost >= 0 && is_small(n, most) && (n->op->kind != OP_ITEM || is_small_item(n)) && !(may_fail && (f->around || f->lanes));
   if (!*fits) return true;
   if (n->op == &op_value) f->var[local_of(n)->leaf] = n->slot;
   f->work += cost;
@@ -194,9 +213,9 @@ static bool frame_take(struct work *w, struct small_loop *f, bool *fits) {
   *fits = depth_of(f) < MOST_INSIDE;
   for (int i = 0; *fits && i < b->list.n; i++) {
     if (!take_node(w, f, b->list.node[i], fits)) return false;
-    *fits &= f->work <= MOST_WORK;
+    *fits &= b->is_once || f->work <= MOST_WORK;
   }
-  if (*fits) *fits = is_little_work(f) && carried(b, b->loop->n_carry) <= MOST_CARRIED;
+  if (*fits) *fits = b->is_once || (is_little_work(f) && carried(b, b->loop->n_carry) <= MOST_CARRIED);
   if (*fits) f->n_carried = (int)carried(b, b->loop->n_carry);
   return true;
 }
@@ -267,11 +286,15 @@ static bool writes_rows(const struct body *b) {
   return false;
 }
 
+static struct moving stacked(const struct body *b, const struct place *p) {
+  return b->is_once ? (struct moving){ *p, 0 } : body_stack(b, p);
+}
+
 static void declare_all(struct small *s) {
   struct body *b = s->whole;
   const struct loop *l = b->loop;
   bool is_counted = b->steps == STEPS_AT_RUN;
-  s->size_t_ = is_counted ? -1 : draft_size(&s->d, "T", b->steps); /* counted: then nothing moves with time */
+  s->size_t_ = is_counted || b->is_once ? -1 : draft_size(&s->d, "T", b->steps); /* -1: then nothing moves with time */
   s->size_n = s->lanes ? draft_size(&s->d, "N", s->lanes) : -1;
   int rows = !is_counted && b->rows < b->steps && writes_rows(b) ? draft_size(&s->d, "R", b->rows) : s->size_t_;
   for (int k = 0; k < body_variables(l); k++) {
@@ -281,7 +304,7 @@ static void declare_all(struct small *s) {
     s->in[k] = declare(s, b->in_node[k], k < l->n_seq, m, s->size_t_, false);
   }
   for (int k = 0; k < l->n_all; k++)
-    if (b->all[k]) s->all[k] = declare(s, b->target[l->n_carry + k], 0, body_stack(b, b->all[k]), rows, true);
+    if (b->all[k]) s->all[k] = declare(s, b->target[l->n_carry + k], 0, stacked(b, b->all[k]), rows, true);
   for (int k = 0; k < l->n_carry; k++)
     if (b->last[k]) s->last[k] = declare(s, b->target[k], 0, (struct moving){ *b->last[k], 0 }, rows, true);
   s->count = is_counted ? body_count(b, &s->d) : -1;
@@ -534,8 +557,9 @@ static void iota(struct small *s, struct small_loop *f, const struct node *n) {
 
 /* ---- bodies ---- */
 
-/* A leaf: a number, or a variable, which has its elements already. */
+/* A leaf: a number, or a variable, which has its elements already; what is read once is read where it is needed. */
 static void leaf(struct small *s, struct small_loop *f, const struct node *n) {
+  if (n->op == &op_value && s->whole->is_once) return read(s, local_of(n)->leaf, node_count(n), f->element[n->slot]);
   for (int64_t i = 0, count = node_count(n); n->op == &op_scalar && i < count; i++)
     f->element[n->slot][i] = draft_number(&s->d, n);
 }
@@ -684,6 +708,13 @@ static void store_carries(struct small *s, const int carry[]) {
       store(s, &s->last[k], s->whole->target[k], i, carry[first + i]);
 }
 
+static void lanes_alone(struct small *s) {
+  s->lane = kir_loop(&s->d.b, KIR_LANE, "i", draft_lin(&s->d, s->size_n));
+  write_body(s, s->top);
+  store_outputs(s);
+  kir_end(&s->d.b);
+}
+
 static void nest(struct small *s) {
   struct small_loop *f = s->top;
   const struct loop *l = f->b->loop;
@@ -721,10 +752,11 @@ static bool write_kernel(struct body *whole, struct small_loop *f, bool *done) {
   s->in = work_take(w, sizeof *s->in * (size_t)(body_variables(l) + 1));
   s->all = work_take(w, sizeof *s->all * (size_t)(l->n_all + 1));
   s->last = work_take(w, sizeof *s->last * (size_t)(l->n_carry + 1));
-  if (w->no_memory || !draft_begin(&s->d, w, "scan_small")) return false;
+  if (w->no_memory || !draft_begin(&s->d, w, whole->is_once ? "problems" : "scan_small")) return false;
   find_needed(f);
   declare_all(s);
-  nest(s);
+  if (whole->is_once) lanes_alone(s);
+  else nest(s);
   if (s->d.is_full) return draft_drop(&s->d), true;
   *done = true;
   return draft_end(&s->d);
@@ -771,3 +803,5 @@ bool scan_small(struct body *b, bool *done) {
   if (lanes && gives_lanes(b, lanes) && !attempt(b, lanes, done)) return false;
   return *done || attempt(b, 0, done);
 }
+
+bool small_lanes(struct body *b, int64_t lanes, bool *done) { return attempt(b, lanes, done); }

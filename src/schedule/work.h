@@ -86,6 +86,11 @@ struct node *before_loading(struct work *, struct node *); /* what it shows,
 bool attention_find(struct work *);          /* false: out of memory */
 bool step_attention(struct work *, struct node *);
 
+/* problems.c */
+extern const struct op op_problems;
+bool problems_find(struct work *);           /* false: out of memory */
+bool step_problems(struct work *, struct node *);
+
 /* remake.c */
 bool values_remake(struct work *, bool *any); /* after nodes were grouped, which they are to be again if any was remade.
                                     false: out of memory */

@@ -524,10 +524,10 @@ entry lu_swap(f64* all, u32* swaps, s64* orders, u64 n, u64 from, u64 to, u32 cu
   }
 }
   )
-  /* The sign of the order of rows, det a, and the logarithm of its size: a thread a matrix. seen: n bytes each. */
+  /* The sign of the order of rows, det a, and the sizes of its pivots: a thread a matrix. seen: n bytes each. */
   WRITTEN(
-entry lu_determinant(f64* all, s64* orders, u8* all_seen, T* signs, T* sizes, T* dets, u64 n, u64 problems,
-                     u32 has_size) { ) QUIET_NAN WRITTEN(
+entry lu_determinant(f64* all, s64* orders, u8* all_seen, T* signs, f64* all_sizes, T* dets, u64 n,
+                     u64 problems) { ) QUIET_NAN WRITTEN(
   u64 p = u64(block) * 256 + u64(tid);
   if (p < problems) {
     f64* a = all + p * n * n;
@@ -535,45 +535,16 @@ entry lu_determinant(f64* all, s64* orders, u8* all_seen, T* signs, T* sizes, T*
     u8* seen = all_seen + p * n;
     ) SIGN_OF_ORDER WRITTEN(
     f64 det = sign;
-    f64 size = 0;
+    f64* sizes = all_sizes + p * n;
     i = 0;
     while (i < n) {
       f64 pivot = a[i * n + i];
       det = det * pivot;
       sign = pivot > 0 ? sign : (pivot < 0 ? -sign : pivot);
-      if (has_size != 0) {
-        u64 bits = as_u64(pivot) & 0x7fffffffffffffff;
-        f64 x = as_f64(bits);
-        s64 e = 0;
-        if (bits < 0x0010000000000000) { x = x * as_f64(0x4350000000000000); e = 0 - 54; bits = as_u64(x); }
-        e = e + s64(bits >> 52) - 1023;
-        f64 m = as_f64((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
-        bool is_above = m > as_f64(0x3ff6a09e667f3bcd);
-        m = is_above ? m * as_f64(0x3fe0000000000000) : m;
-        f64 q = f64(is_above ? e + 1 : e);
-        f64 s = (m - 1) / (m + 1);
-        f64 z = s * s;
-        f64 r = as_f64(0x3fa642c8590b2164);
-        r = fma(r, z, as_f64(0x3fa8618618618618));
-        r = fma(r, z, as_f64(0x3faaf286bca1af28));
-        r = fma(r, z, as_f64(0x3fae1e1e1e1e1e1e));
-        r = fma(r, z, as_f64(0x3fb1111111111111));
-        r = fma(r, z, as_f64(0x3fb3b13b13b13b14));
-        r = fma(r, z, as_f64(0x3fb745d1745d1746));
-        r = fma(r, z, as_f64(0x3fbc71c71c71c71c));
-        r = fma(r, z, as_f64(0x3fc2492492492492));
-        r = fma(r, z, as_f64(0x3fc999999999999a));
-        r = fma(r, z, as_f64(0x3fd5555555555555));
-        f64 low = fma(q, as_f64(0x3dea39ef35793c76), (s + s) * (z * r));
-        f64 log = fma(q, as_f64(0x3fe62e42fee00000), s + s) + low;
-        log = bits == 0x7ff0000000000000 ? as_f64(bits) : log;
-        log = pivot == 0 ? as_f64(0xfff0000000000000) : log;
-        size = size + (pivot == pivot ? log : pivot);
-      }
+      sizes[i] = as_f64(as_u64(pivot) & 0x7fffffffffffffff);
       i = i + 1;
     }
     signs[p] = sign == 0 ? T(0) : (sign == sign ? T(sign) : nan);
-    sizes[p] = size == size ? T(size) : nan;
     dets[p] = det == det ? T(det) : nan;
   }
 }
@@ -971,8 +942,7 @@ int determinant_there(struct gpu *g, const struct routine_call *c, bool only_ask
   how = room_take(&x.room, (size_t)(x.problems * x.n), &seen);
   if (!how)
     how = LAUNCH(g, x.own, "lu_determinant", over(x.problems, 256), 256, a[LU_FACTORS].at, a[LU_ORDER].at, seen, y[0].at,
-                 y[1].at, y[2].at,
-                 (uint64_t)x.n, (uint64_t)x.problems, y[1].is_wanted);
+                 y[1].at, y[2].at, (uint64_t)x.n, (uint64_t)x.problems);
   return finish(&x, how);
 }
 
