@@ -150,7 +150,7 @@ TEST(a_cblas_that_is_not_there_is_refused_aloud) {
 
 /* ---- factors ---- */
 
-enum { SIDE = 130, RIGHT = 7 };
+enum { SIDE = 530, RIGHT = 7 };
 
 /* Well conditioned, symmetric where it is to be definite, and with rows that LU exchanges where it is not. */
 static weft_array *square(weft_dtype t, bool is_definite) {
@@ -158,7 +158,7 @@ static weft_array *square(weft_dtype t, bool is_definite) {
   for (int i = 0; i < SIDE; i++)
     for (int j = 0; j < SIDE; j++) {
       int k = is_definite ? (i + j) * (i < j ? j - i : i - j) : i * 7919 + j * 104729;
-      x[i * SIDE + j] = k % 17 / 17. + (is_definite ? 20 * (i == j) : 20 * (i == SIDE - 1 - j));
+      x[i * SIDE + j] = k % 17 / 17. + (is_definite ? 80 * (i == j) : 80 * (i == SIDE - 1 - j));
     }
   return weft_cast(weft_from(WEFT_F64, WEFT_DIMS(SIDE, SIDE), x), t);
 }
@@ -231,7 +231,7 @@ TEST(a_lapack_is_named_in_the_plan_and_small_matrices_stay) {
   blas_use(PLAIN_CBLAS);
   weft_scope *s = weft_scope_open();
   EXPECT_INT(weft_set(WEFT_BLAS, 1), 0);
-  weft_array *y = lower(WEFT_F64), *few = weft_cholesky(weft_slice(weft_slice(square(WEFT_F64, true), 0, 0, 90, 1), 1, 0, 90, 1));
+  weft_array *y = lower(WEFT_F64), *few = weft_cholesky(weft_slice(weft_slice(square(WEFT_F64, true), 0, 0, 500, 1), 1, 0, 500, 1));
   weft_cost cost;
   EXPECT(strstr(weft_show(1, &y, "plan"), "cholesky by " PLAIN_CBLAS));
   EXPECT_OK(weft_plan(1, &y, &cost));
