@@ -119,8 +119,8 @@ struct order_entry *order_sort(struct order_entry *e, struct order_entry *other,
 
 enum { LEAST_SPREAD = 64, SPREAD_BITS = 12, MOST_SPREAD = 1 << (SPREAD_BITS - 1), TOGETHER = 16 };
 
-/* Counts become places, four of 16 bits at a time: times 2^48 + 2^32 + 2^16 + 1 each is the sum of those up to it. False: some count
- * is TOGETHER or more. */
+/* Counts become places, four of 16 bits at a time: times 2^48 + 2^32 + 2^16 + 1 each is the sum of those up to it. False: some
+ * count is TOGETHER or more. */
 static bool begin_spread(uint64_t count[], int n) {
   const uint64_t sums = 0x0001000100010001, many = sums * (uint16_t)-TOGETHER;
   uint64_t at = 0, any = 0;

@@ -94,9 +94,9 @@ static void store_whole(const struct library_array *y, const struct matrix_group
 
 /* ---- by whom ---- */
 
-/* Rows: who asks for a LAPACK gets it, and its bits, from here on. Times of ours over OpenBLAS's on Zen 4, of a Cholesky factor, of a
- * system with as many right sides and of one with one: 384 rows 0.80, 0.82, 0.94 on one thread and 0.86, 0.98, 0.66 on two; 512 rows
- * 0.86, 1.05, 0.90 and 1.10, 1.26, 0.76; 1024 rows 1.27, 1.22, 1.14 and 1.18, 1.81, 1.25. */
+/* Rows: who asks for a LAPACK gets it, and its bits, from here on. Times of ours over OpenBLAS's on Zen 4, of a Cholesky factor,
+ * of a system with as many right sides and of one with one: 384 rows 0.80, 0.82, 0.94 on one thread and 0.86, 0.98, 0.66 on two;
+ * 512 rows 0.86, 1.05, 0.90 and 1.10, 1.26, 0.76; 1024 rows 1.27, 1.22, 1.14 and 1.18, 1.81, 1.25. */
 enum { LEAST_FOR_LAPACK = 512 };
 
 static bool is_for_lapack(const struct library_call *c) {

@@ -273,7 +273,7 @@ static void move_part(const struct row *r, struct row_rounds *x, int part, enum 
   if (!r->order) put_part_nans(r, x, part);
 }
 
-/* Entries from .. to - 1 of r->other, which have the highest digit in common, in order: in one of the two rooms, which is returned. */
+/* Entries from .. to - 1 of r->other, which have the highest digit in common, in order: in one of the two rooms, which it says. */
 static const uint8_t *sort_run(const struct row *r, int64_t from, int64_t to, enum entries kind, const struct digits *g,
                                int64_t count[]) {
   const uint64_t *e = (uint64_t *)(void *)r->other + from;
