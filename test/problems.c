@@ -228,3 +228,6 @@ TEST(cuda_has_small_systems_in_lanes_with_the_bits_of_the_host) {
       answer_free(&want), answer_free(&got);
     }
 }
+TEST(systems_of_many_right_sides_in_lanes_have_the_bits_of_steps) {
+  for (int k = 0; k < STORIES; k++) if (stories[k].make != derivatives) compare(k, k % FORMS, WEFT_F32, 2, 70, NULL);
+}

@@ -393,7 +393,7 @@ static int finished(struct small *s, const struct node *n, struct tuple t) {
 static void reduce(struct small *s, struct small_loop *f, const struct node *n) {
   const struct fold *how = n->op->fold;
   struct axis_lines l = lines_of(n->in[0], axis_of(n));
-  struct tuple x[MOST_ELEMENTS];
+  struct tuple x[SMALL_ELEMENTS]; /* as many as a row may have */
   int fn = how->n ? how->combine(&s->d.b, n) : -1;
   bool is_row = axis_of(n) == n->rank - 1;
   for (int64_t i = 0; i < l.before * l.behind; i++) {
