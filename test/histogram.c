@@ -104,6 +104,19 @@ SCOPED(integers_of_every_dtype_are_counted_with_and_without_edges) {
   expect_counts(weft_histogram(weft_from(WEFT_I64, WEFT_DIMS(2), big), f64s(3, around), NULL, 0), 2, (int64_t[]){ 1, 1 }, "exact in f64");
 }
 
+/* As many bins as the largest needs are none where all are below 0, and more than can be counted of the largest integers. */
+SCOPED(bins_that_no_element_can_have_are_an_error_where_their_number_is_computed) {
+  static const int64_t wrong[] = { -1, -5, INT64_MIN, INT64_MAX, INT64_MAX - 1, (int64_t)1 << 62, (int64_t)1 << 50 };
+  for (int i = 0; i < 7; i++)
+    for (int k = 0; k < 4; k++) {
+      weft_array *one = weft_from(k & 2 ? WEFT_U64 : WEFT_I64, WEFT_DIMS(1), &wrong[i]);
+      weft_array *y = weft_bincount(one, k & 1 ? weft_scalar(2) : NULL, 0, 1);
+      weft_status status = weft_eval(1, &y);
+      if (status != (wrong[i] < 0 ? WEFT_ERR_INDEX : WEFT_ERR_MEMORY))
+        test_fail(__FILE__, __LINE__, "%lld: status %d: %s", (long long)wrong[i], (int)status, weft_message());
+    }
+}
+
 SCOPED(what_is_no_bin_is_an_error_that_says_which_element) {
   if (weft_get(WEFT_DEVICE)) return test_skip("a device does not say what the element is: see cuda_says_what_is_in_no_bin");
   weft_array *a = weft_from(WEFT_I32, WEFT_DIMS(3), (int32_t[]){ 0, -4, 9 }), *y = weft_bincount(a, NULL, 0, 1);

@@ -64,21 +64,21 @@ static weft_array *edges_by_name(PyObject *a, PyObject *name, PyObject *range, P
   return edges;
 }
 
-/* bins: how many, edges, or the name of a rule. a: the object that x was made of. */
-static weft_array *edges_of(weft_array *x, PyObject *a, PyObject *bins, PyObject *range, PyObject *weights) {
+/* bins: how many, edges, or the name of a rule. a: the object that x was made of. fn: what was called. */
+static weft_array *edges_of(const char *fn, weft_array *x, PyObject *a, PyObject *bins, PyObject *range, PyObject *weights) {
   weft_array *low, *high;
   int64_t n;
   if (PyUnicode_Check(bins)) return edges_by_name(a, bins, range, weights);
   if (!convert_is_index(bins)) return beside(x, bins);
   if (convert_integer(bins, &n) || range_parse(range, &low, &high)) return NULL;
+  if (n < 1) return PyErr_Format(PyExc_ValueError, "%s: %lld bins", fn, (long long)n), NULL;
   return weft_histogram_edges(x, n, low, high);
 }
 
 /* (a, bins, range, weights) */
 weft_array *call_histogram_bin_edges(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0);
-  (void)row;
-  return x ? edges_of(x, arg[0], arg[1], arg[2], arg[3]) : NULL;
+  return x ? edges_of(row->name, x, arg[0], arg[1], arg[2], arg[3]) : NULL;
 }
 
 static PyObject *tuple_of(int n, weft_array *const y[]) {
@@ -93,8 +93,7 @@ PyObject *make_histogram(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0), *weights, *edges;
   int is_density = arg[4] == Py_None ? 0 : PyObject_IsTrue(arg[4]);
   PyObject *pair = NULL;
-  (void)row;
-  if (x && is_density >= 0 && !optional(arg[3], &weights) && (edges = edges_of(x, arg[0], arg[1], arg[2], arg[3])))
+  if (x && is_density >= 0 && !optional(arg[3], &weights) && (edges = edges_of(row->name, x, arg[0], arg[1], arg[2], arg[3])))
     pair = tuple_of(2, (weft_array *[]){ weft_histogram(x, edges, weights, is_density), edges });
   weft_scope_discard(s);
   return pair;
@@ -138,7 +137,7 @@ static int boxes(int n, weft_array *const x[], PyObject *bins, PyObject *range, 
   for (int k = 0; k < n; k++) {
     PyObject *of_bins = for_each(bins, n, k), *of_range = of_bins ? for_each(range, n, k) : NULL;
     if (of_range && PyUnicode_Check(of_bins)) PyErr_SetString(PyExc_TypeError, "histogramdd: bins are numbers or edges");
-    y[1 + k] = of_range && !PyErr_Occurred() ? edges_of(x[k], NULL, of_bins, of_range, Py_None) : NULL;
+    y[1 + k] = of_range && !PyErr_Occurred() ? edges_of("histogramdd", x[k], NULL, of_bins, of_range, Py_None) : NULL;
     Py_XDECREF(of_bins), Py_XDECREF(of_range);
     if (!y[1 + k]) return -1;
   }

@@ -219,7 +219,8 @@ static int form_parse(const struct name *row, PyObject *const arg[], weft_code_f
   *f = (weft_code_form){ 0 };
   for (int k = 0; k < 2; k++) {
     if (arg[k] != Py_None && convert_integer(arg[k], &number[k])) return -1;
-    if (arg[k] != Py_None && (number[k] < 1 || number[k] > 1024)) number[k] = -1; /* which the function refuses */
+    if (arg[k] != Py_None && (number[k] < 1 || number[k] > 1024)) /* 0 would be that of the mode */
+      return PyErr_Format(PyExc_ValueError, "%s: %s=%R", row->name, k ? "bits" : "group_size", arg[k]), -1;
   }
   f->group = (int)number[0], f->bits = (int)number[1];
   for (int k = 0; mode && k < 4; k++)

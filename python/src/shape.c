@@ -353,13 +353,14 @@ weft_array *call_resize(const struct name *row, PyObject *const arg[]) {
 /* Place i so many times as a list says. */
 static weft_array *repeated(PyObject *list, int64_t n) {
   Py_ssize_t count = PySequence_Fast_GET_SIZE(list), total = 0, at = 0;
-  int64_t times;
+  int64_t times, *place;
   if (count != n) return PyErr_Format(PyExc_ValueError, "repeat: %zd numbers for an axis of %lld", count, (long long)n), NULL;
   for (Py_ssize_t i = 0; i < count; i++, total += (Py_ssize_t)times)
     if (convert_integer(PySequence_Fast_GET_ITEM(list, i), &times)) return NULL;
-    else if (times < 0) return PyErr_SetString(PyExc_ValueError, "repeat: a number is negative"), NULL;
-  int64_t *place = PyMem_Malloc((size_t)(total ? total : 1) * sizeof *place);
-  if (!place) return (weft_array *)PyErr_NoMemory();
+    else if (times < 0) return PyErr_Format(PyExc_ValueError, "repeat: number %zd is %lld", i, (long long)times), NULL;
+    else if (times > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof *place - total)
+      return PyErr_Format(PyExc_MemoryError, "repeat: number %zd is %lld", i, (long long)times), NULL;
+  if (!(place = PyMem_Malloc((size_t)(total ? total : 1) * sizeof *place))) return (weft_array *)PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < count && !convert_integer(PySequence_Fast_GET_ITEM(list, i), &times); i++)
     for (int64_t k = 0; k < times && at < total; k++) place[at++] = i;
   weft_array *places = weft_from(WEFT_I64, 1, (int64_t[]){ at }, place);

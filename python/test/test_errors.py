@@ -145,3 +145,25 @@ def test_a_blas_is_used_only_when_asked_for():
     assert weft.set_blas(False) is True
     assert weft.plan(x @ x)["library_calls"] == 0
     assert " by weft(" in weft.show(weft.linalg.cholesky(large), what="plan")
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: weft.quantize(weft.zeros((4, 128)), bits=0), ValueError, "quantize: bits=0"),
+    (lambda: weft.quantize(weft.zeros((4, 128)), group_size=-32), ValueError, "quantize: group_size=-32"),
+    (lambda: weft.quantize(weft.zeros((4, 100)), group_size=64), ValueError, r"quantize: the last axis of \[4,100\] in parts of 64"),
+    (lambda: weft.histogram(weft.arange(4.0), -1), ValueError, "^histogram: -1 bins"),
+    (lambda: weft.histogram_bin_edges(weft.arange(4.0), 0), ValueError, "^histogram_bin_edges: 0 bins"),
+    (lambda: weft.repeat(weft.arange(2), [1, 2**63 - 1]), MemoryError, "repeat: number 1 is 9223372036854775807"),
+    (lambda: weft.repeat(weft.arange(2), [2**61, 2**61]), MemoryError, "repeat: number 0 is 2305843009213693952"),
+    (lambda: weft.repeat(weft.arange(2), [1, -3]), ValueError, "repeat: number 1 is -3"),
+    (lambda: weft.bincount(weft.array([-5])).tolist(), IndexError, "bincount: element 0 is -5: below 0"),
+    (lambda: weft.topk(weft.arange(4.0), 9), ValueError, r"topk: 9 along axis 0 of \[4\]"),
+    (lambda: weft.quantile(weft.arange(4.0), float("nan")), ValueError, r"quantile: q is nan, not in \[0, 1\]"),
+    (lambda: weft.conv(weft.zeros((1, 5, 5, 4)), weft.zeros((6, 9, 9, 4))), ValueError, r"conv: on axis 1 the kernel \[6,9,9,4\]"),
+    (lambda: weft.random.bernoulli(weft.random.key(1), 1.5), ValueError, r"random_bernoulli: p is 1.5"),
+    (lambda: weft.random.laplace(weft.random.key(1), 0.0, -1.0), ValueError, "random_laplace: scale is -1, not at least 0"),
+    (lambda: weft.random.permutation(weft.random.key(1), -4), ValueError, "random_permutation: -4 numbers"),
+])
+def test_bad_input_gets_the_function_as_typed_and_the_values(call, error, text):
+    with pytest.raises(error, match=text):
+        call()

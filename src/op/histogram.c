@@ -24,13 +24,16 @@ static weft_array *added(weft_array *zeros, weft_array *slot, weft_array *weight
 
 /* ---- bincount ---- */
 
-/* As many bins as the largest of x needs, or n: u8 [bins]. Of x that may be empty, an element that counts for nothing is added. */
+/* As many bins as the largest of x needs, or n: u8 [bins]. Of x that may be empty, an element that counts for nothing is added. What
+ * is below 0 needs one, which finds it wrong; what is beyond all memory needs no more than that. */
 static weft_array *open_ruler(weft_array *x, int64_t n) {
   weft_array *least = weft_cast(weft_integer(n), WEFT_I64);
   dim length = dim_resolve(x->node->dims[0]);
   if (!length) return weft_full(WEFT_U8, 1, &n, 0);
   if (!dim_is_known(length)) x = weft_pad(x, 0, 0, 1, weft_integer(0));
-  weft_array *largest = weft_cast(weft_max(x, WEFT_ALL), WEFT_I64);
+  const int64_t beyond = (int64_t)1 << 56;
+  weft_array *largest = weft_maximum(weft_cast(weft_max(x, WEFT_ALL), WEFT_I64), weft_cast(weft_integer(0), WEFT_I64));
+  largest = weft_minimum(largest, weft_cast(weft_integer(beyond), WEFT_I64));
   weft_array *needed = weft_add(largest, weft_cast(weft_integer(1), WEFT_I64));
   if (!dim_is_known(length)) needed = weft_where(weft_gt(weft_size(x, 0), weft_integer(1)), needed, least);
   return array_of_length(weft_maximum(needed, least));
