@@ -57,6 +57,17 @@ def test_a_convolution_is_its_sum(shape, kernel, how, rng):
     np.testing.assert_allclose(np.asarray(weft.conv(view, w, **how)), plain(view, w, **how), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("how", [{}, dict(padding=3), dict(stride=2, padding=1), dict(dilation=(2, 1), padding=((0, 4), (2, 1))), dict(stride=(1, 3), flip=True)])
+@pytest.mark.parametrize("channels, each", [(1, 1), (5, 1), (33, 1), (16, 2)])
+def test_one_channel_a_group_is_its_sum_in_f32(channels, each, how, rng):
+    x, w = rng.standard_normal((2, 9, 10, channels)).astype("float32"), rng.standard_normal((channels * each, 3, 4, 1)).astype("float32")
+    want = plain(x.astype("float64"), w.astype("float64"), groups=channels, **how)
+    planes = weft.asarray(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1)
+    last = weft.conv(weft.asarray(x), weft.asarray(w), groups=channels, **how)
+    np.testing.assert_allclose(np.asarray(last), want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(weft.conv(planes, weft.asarray(w), groups=channels, **how)), np.asarray(last))
+
+
 @pytest.mark.parametrize("shape,kernel,how", CASES)
 def test_derivatives_of_a_convolution(shape, kernel, how, rng):
     x, w, dx, dw = (rng.standard_normal(s) for s in (shape, kernel, shape, kernel))

@@ -11,7 +11,8 @@ def definite(rng, *shape, dtype="float64"):
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-10), ("float32", 2e-5)])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 17, 17), (0, 3, 3), (2, 0, 0), (60, 60), (21, 3, 3), (2, 33, 33), (131, 131)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 17, 17), (0, 3, 3), (2, 0, 0), (60, 60), (21, 3, 3), (2, 33, 33), (131, 131), (600, 1, 1),
+                                   (700, 4, 4), (2, 300, 7, 7), (8200, 11, 11)])
 def test_results_are_numpys(shape, dtype, tolerance, rng):
     a, m = definite(rng, *shape, dtype=dtype), rng.standard_normal(shape).astype(dtype)
     near = dict(rtol=tolerance, atol=tolerance * 10)
