@@ -471,7 +471,7 @@ TEST(cuda_stops_when_cancelled) {
 
 static void *set_soon(void *flag) {
   usleep(100000);
-  *(volatile int *)flag = 1;
+  __atomic_store_n((int *)flag, 1, __ATOMIC_RELAXED);
   return NULL;
 }
 

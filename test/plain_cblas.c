@@ -12,14 +12,16 @@ void cblas_dtrsm(int, int, int, int, int, int, int, double, const double *, int,
 void dpotrf_(const char *, const int *, double *, const int *, int *, size_t);
 void dgetrf_(const int *, const int *, double *, const int *, int *, int *);
 
-void openblas_set_num_threads(int n) { plain_threads = n; }
+/* Several threads call at once. */
+static void plain_called(int *count) { __atomic_fetch_add(count, 1, __ATOMIC_RELAXED); }
+void openblas_set_num_threads(int n) { __atomic_store_n(&plain_threads, n, __ATOMIC_RELAXED); }
 
 enum { AS_IT_IS = 111 };
 
 #define GEMM(name, real)                                                                                          \
   void name(int order, int ta, int tb, int m, int n, int k, real alpha, const real *a, int la, const real *b, int lb, real beta, \
             real *c, int lc) {                                                                                    \
-    (void)order, plain_calls++;                                                                                   \
+    (void)order, plain_called(&plain_calls);                                                                                 \
     for (int i = 0; i < m; i++)                                                                                   \
       for (int j = 0; j < n; j++) {                                                                               \
         real sum = 0, *to = &c[(long)i * lc + j];                                                                 \
@@ -37,7 +39,7 @@ enum { UPPER = 121, UNIT = 132 };
 void cblas_dtrsm(int order, int side, int uplo, int turned, int diagonal, int n, int m, double alpha, const double *a, int la,
                  double *b, int lb) {
   int is_down = (uplo == UPPER) == (turned != AS_IT_IS);
-  (void)order, (void)side, plain_factors++;
+  (void)order, (void)side, plain_called(&plain_factors);
   for (int step = 0; step < n; step++)
     for (int j = 0; j < m; j++) {
       int i = is_down ? step : n - 1 - step;
@@ -51,7 +53,7 @@ void cblas_dtrsm(int order, int side, int uplo, int turned, int diagonal, int n,
 /* Column by column: the upper triangle becomes U, U' U = a. */
 void dpotrf_(const char *uplo, const int *size, double *a, const int *la, int *info, size_t length) {
   long n = *size, l = *la;
-  (void)uplo, (void)length, plain_factors++;
+  (void)uplo, (void)length, plain_called(&plain_factors);
   for (long j = *info = 0; j < n; j++)
     for (long i = 0; i <= j; i++) {
       double s = a[i + j * l];
@@ -63,7 +65,7 @@ void dpotrf_(const char *uplo, const int *size, double *a, const int *la, int *i
 
 void dgetrf_(const int *rows, const int *columns, double *a, const int *la, int pivot[], int *info) {
   long n = *rows, l = *la;
-  (void)columns, plain_factors++;
+  (void)columns, plain_called(&plain_factors);
   for (long k = *info = 0; k < n; k++) {
     long best = k;
     for (long i = k + 1; i < n; i++) if (fabs(a[i + k * l]) > fabs(a[best + k * l])) best = i;
