@@ -3,7 +3,7 @@
  *
  *   calls [rounds]
  *   calls WORK rounds    one work alone, rounds of 100 each, nothing printed: bench/instructions counts them.
- *                        WORK: call, graph, chain
+ *                        WORK: call, graph, chain, first, scan
  *
  * Times are processor time of one thread, the best of many short rounds, so that whatever else the machine does is left
  * out. */
@@ -442,10 +442,12 @@ static int alone(const char *work, int times) {
   weft_scope *outer = weft_scope_open();
   weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data);
   weft_function *f = increment();
-  int status = 0;
+  int status = 0, unused;
   for (int i = 0; i < times && !status; i++) {
     if (!strcmp(work, "call")) tiny_call(f, x, 1);
     else if (!strcmp(work, "graph")) tiny_graph(x);
+    else if (!strcmp(work, "first")) for (int k = 0; k < CALLS; k++) first_result(&(struct sample){ "", make_increment }, &unused);
+    else if (!strcmp(work, "scan")) for (int k = 0; k < CALLS; k++) first_result(&(struct sample){ "", make_scan }, &unused);
     else if (!strcmp(work, "chain")) for (int k = 0; k < CALLS; k++) chain_cost(WIDTH, 0x5a5a5a5a);
     else status = 2;
   }
