@@ -12,6 +12,8 @@ from .. import _core, _run
 
 
 class DeviceType(enum.Enum):
+    """The kinds of devices."""
+
     cpu = 0
     gpu = 1
 

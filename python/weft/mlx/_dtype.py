@@ -8,6 +8,8 @@ Dtype = _mlx.Dtype
 
 
 class DtypeCategory(enum.Enum):
+    """What issubdtype knows besides dtypes."""
+
     complexfloating = "complexfloating"
     floating = "floating"
     inexact = "inexact"

@@ -39,12 +39,25 @@ def _to(file, suffix, write):
 
 
 def save(file, arr):
-    """Writes an array as an npy file."""
+    """Writes an array as an npy file: to a path, or into an open file.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.save(file, mx.array([1, 2])); _ = file.seek(0)
+    >>> mx.load(file, format="npy").tolist()
+    [1, 2]
+    """
     _to(file, ".npy", lambda path: _file.save(path, _mlx.array(arr) if not isinstance(arr, _core.array) else arr))
 
 
 def save_safetensors(file, arrays, metadata=None):
-    """Writes a dict of arrays."""
+    """Writes a dict of arrays.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.save_safetensors(file, {"w": mx.array([1, 2])}, {"of": "numbers"}); _ = file.seek(0)
+    >>> arrays, metadata = mx.load(file, format="safetensors", return_metadata=True)
+    >>> arrays["w"].tolist(), metadata["of"]
+    ([1, 2], 'numbers')
+    """
     for name, a in arrays.items():
         if not isinstance(a, _core.array):
             raise ValueError(f"save_safetensors: {name!r} is no array")
@@ -64,12 +77,24 @@ def _savez(file, args, kwargs, compression):
 
 
 def savez(file, *args, **kwargs):
-    """Writes several arrays as an npz file."""
+    """Writes several arrays as an npz file.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.savez(file, mx.array(1), b=mx.array([2])); _ = file.seek(0)
+    >>> {name: a.tolist() for name, a in sorted(mx.load(file, format="npz").items())}
+    {'arr_0': 1, 'b': [2]}
+    """
     _savez(file, args, kwargs, _STORED)
 
 
 def savez_compressed(file, *args, **kwargs):
-    """Writes several arrays as a compressed npz file."""
+    """Writes several arrays as a compressed npz file.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.savez_compressed(file, b=mx.array([2])); _ = file.seek(0)
+    >>> mx.load(file, format="npz")["b"].tolist()
+    [2]
+    """
     _savez(file, args, kwargs, _DEFLATED)
 
 
@@ -119,7 +144,13 @@ def _in_flavour(arrays):
 
 
 def load(file, /, format=None, return_metadata=False, *, stream=None):
-    """The array of an npy file, the dict of an npz or safetensors file; with the metadata if asked for."""
+    """The array of an npy file, the dict of an npz or safetensors file; with the metadata if asked for.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.save(file, mx.array([1.5])); _ = file.seek(0)
+    >>> mx.load(file, format="npy").tolist()
+    [1.5]
+    """
     if not _is_file(file) and not isinstance(file, (str, os.PathLike)):
         raise ValueError(f"load: a file opened in binary mode, or its path, is expected, not a {type(file).__name__}")
     kind = _format(file, format)
