@@ -23,6 +23,13 @@ static void ask(const char *name, weft_dtype t, const int64_t dims[2], const int
   }
 }
 
+static void ask_stencil(bool are_planes, int64_t columns) {
+  const int64_t x[] = { 2, 3, 4, columns }, f[] = { are_planes ? 3 : columns, 1, 1, 1 };
+  struct routine_array a[] = { { WEFT_F32, 4, x, true, 0 }, { WEFT_F32, 4, f, true, 0 }, { WEFT_F32, 4, x, true, 0 } };
+  struct routine_call c = { .name = "stencil", .n_arrays = 3, .array = a, .n_problems = 1, .number = { are_planes, 1, 1, 1, 1 } };
+  if (cuda_routine(cuda_gpu(0), &c, true)) test_fail(__FILE__, __LINE__, "stencil: %s", cuda_message());
+}
+
 TEST(routines_are_assembled) {
   struct assembling a;
   static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_I8, WEFT_F16, WEFT_I32, WEFT_F32, WEFT_I64, WEFT_F64 };
@@ -36,6 +43,7 @@ TEST(routines_are_assembled) {
     for (int wide = 0; wide < 2; wide++) ask(matrices[i], wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 5, 5 }, (int64_t[]){ 0, 0 });
   for (int n = 100; n <= 10000; n *= 100) ask("select", WEFT_F32, (int64_t[]){ 3, n }, (int64_t[]){ 2, 5 });
   ask("select", WEFT_I64, (int64_t[]){ 3, 10000 }, (int64_t[]){ 2, 5 });
+  for (int k = 0; k < 4; k++) ask_stencil(k & 1, k & 2 ? (int64_t)1 << 32 : 5);
   routine_show(NULL, NULL);
   EXPECT(a.n_different > 20);
   assembling_end(&a, "-O0 -arch=sm_90");
@@ -302,6 +310,65 @@ TEST(cuda_shows_the_ptx_of_routines) {
   EXPECT(strstr(ptx, "// sort\n") && strstr(ptx, ".visible .entry "));
   EXPECT_OK(weft_eval(1, &y)); /* what was shown is not what runs: it is compiled */
   weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
+/* ---- one channel a group ---- */
+
+static weft_conv_options sliding;
+static int64_t kernel_rows, kernel_columns;
+
+static int by_channels(weft_array *x, weft_array *y[]) {
+  weft_conv_options o = sliding;
+  int64_t c = weft_dim(x, 3), planes = weft_dim(x, 1);
+  weft_array *w = drawn_floats(WEFT_DIMS(2 * c, kernel_rows, kernel_columns, 1), 8);
+  weft_array *v = drawn_floats(WEFT_DIMS(planes, kernel_rows, kernel_columns, 1), 9), *f, *in[] = { x, w };
+  o.groups = c, y[0] = weft_conv(x, w, &o);
+  o.groups = planes, y[1] = weft_conv(weft_transpose(x, (int[]){ 0, 2, 3, 1 }), v, &o); /* channels are planes there */
+  o.groups = c, f = weft_sum(weft_conv(weft_mul(x, x), w, &o), WEFT_ALL);
+  return weft_grad(f, 2, in, y + 2), 4;
+}
+
+TEST(cuda_convolves_channels_as_the_host_does) {
+  static const int64_t kernels[][2] = { { 3, 3 }, { 1, 7 }, { 5, 2 }, { 1, 1 } };
+  const weft_conv_options forms[] = {
+    { .before = (int64_t[]){ 1, 1 }, .after = (int64_t[]){ 1, 1 } }, { .stride = (int64_t[]){ 2, 3 }, .before = (int64_t[]){ 0, 4 } },
+    { .dilation = (int64_t[]){ 2, 3 }, .is_flipped = 1 }, { .before = (int64_t[]){ -1, -2 }, .after = (int64_t[]){ 2, -1 } },
+  };
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  every_nan = any_zero = false;
+  for (int k = 0; k < 16; k++) {
+    weft_scope *s = weft_scope_open();
+    kernel_rows = kernels[k % 4][0], kernel_columns = kernels[k % 4][1], sliding = forms[k / 4];
+    weft_array *x = drawn_floats(WEFT_DIMS(2, 11, 23, 22), 7);
+    if (k % 3 == 0) x = weft_put(x, weft_slice(x, 2, 3, 4, 1), weft_scalar(INFINITY), WEFT_SET);
+    compare("channels", by_channels, x);
+    weft_scope_discard(s);
+  }
+}
+
+/* What is traced for one device is called on another: no step is left behind. */
+TEST(cuda_calls_what_was_traced_for_the_host) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 0);
+  weft_array *x = drawn_floats(WEFT_DIMS(2, 9, 10, 4), 1), *w = drawn_floats(WEFT_DIMS(4, 3, 3, 1), 2), *y[2];
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(2, 9, 10, 4)), *out = weft_tanh(weft_conv(in, w, &(weft_conv_options){ .groups = 4 }));
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  int64_t on_host = weft_get(WEFT_KERNELS_HOST);
+  for (int there = 0; there < 2; there++) {
+    weft_set(WEFT_DEVICE, there);
+    weft_call(f, 1, &x, 1, &y[there]);
+    EXPECT_OK(weft_eval(1, &y[there]));
+  }
+  weft_set(WEFT_DEVICE, 0);
+  EXPECT_INT(weft_get(WEFT_KERNELS_HOST) - on_host, 0);
+  size_t bytes[2];
+  void *bits[2] = { bits_of(y[0], &bytes[0]), bits_of(y[1], &bytes[1]) };
+  EXPECT(bytes[0] == bytes[1] && !memcmp(bits[0], bits[1], bytes[0]));
+  free(bits[0]), free(bits[1]);
   weft_scope_discard(s);
 }
 

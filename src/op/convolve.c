@@ -5,8 +5,8 @@
  * Windows of x are a view (windows.c), so for one place j of the leading kernel axes the rest is a product
  * [rows, k C] x [k C, O] whose left operand is read where it is: along the last axis windows and channels are neighbours.
  * There are as many products as leading places, and their results are added. Where rows are few, or k C is small, windows are
- * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays; of two axes,
- * on the CPU, a library step has the same sums.
+ * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays; of two axes
+ * a library step has the same sums.
  *
  * Derivatives are convolutions again: by x of dy, spread by the stride, with the flipped kernel; by w of x with dy, stride
  * and dilation changing places. So they are own rules, and derivatives of derivatives follow. */
@@ -136,20 +136,19 @@ static weft_array *at_one_place(const struct convolution *c, weft_array *v, weft
   return c->groups == 1 ? by_product(v, u) : by_groups(c, v, u);
 }
 
-/* ---- One channel a group, two axes, on the CPU: a library step (stencil.h), with the bits of by_channel ---- */
+/* ---- One channel a group, two axes: a library step (stencil.h), with the bits of by_channel ---- */
 
 static bool sizes_are_known(const struct convolution *c, weft_array *x) {
   for (int k = 0; k < c->n; k++) if (!dim_is_known(size_of(x, k + 1))) return false;
   return true;
 }
 
-/* Devices have no routine for it, and kernels that fuse. */
+/* Whatever the device: what is traced for one may be called on another. */
 static bool fits_step(const struct convolution *c, weft_array *x, weft_array *w) {
   const struct node *n = x->node, *m = w->node;
   if (c->n != 2 || n->dtype != WEFT_F32 || m->dtype != WEFT_F32) return false;
   if (!sizes_are_known(c, x) || !dim_is_known(n->dims[0])) return false;
-  if (c->spread[0] != 1 || c->spread[1] != 1) return false;
-  return n->place ? n->place == 1 : weft_get(WEFT_DEVICE) == 0;
+  return c->spread[0] == 1 && c->spread[1] == 1;
 }
 
 /* Whether x shows an array whose last axis is the last of those between: channels, which are last here, are planes there. */
@@ -216,8 +215,16 @@ static struct failure *step_run(const struct library_call *l, int64_t from, int6
   return NULL;
 }
 
+static void step_numbers(const struct library_call *l, int64_t number[]) {
+  const struct depthwise_attr *a = l->attr;
+  const struct convolution *c = &a->c;
+  number[0] = a->are_planes;
+  for (int k = 0; k < 2; k++) number[1 + k] = c->stride[k], number[3 + k] = c->dilation[k], number[5 + k] = c->before[k];
+}
+
 static const struct library step_library = { .core = 4, .parts = step_parts, .operations = step_operations,
-                                             .scratch = step_scratch, .run = step_run };
+                                             .scratch = step_scratch, .run = step_run, .routine = "stencil",
+                                             .numbers = step_numbers };
 
 static int step_results(const struct node *n) { return (void)n, 1; }
 

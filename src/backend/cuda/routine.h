@@ -14,6 +14,7 @@ routine_run cholesky_there, cholesky_solve_there, triangle_there, lu_there, solv
   adjugate_there; /* gpu_matrix.c */
 routine_run tally_there, bins_there; /* gpu_bins.c */
 routine_run dequantize_there, code_product_there; /* gpu_codes.c */
+routine_run stencil_there; /* gpu_stencil.c */
 
 int cuda_routine(struct gpu *, const struct routine_call *, bool only_asks);
 
