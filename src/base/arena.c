@@ -6,11 +6,19 @@
 #include "base/mem.h"
 
 struct chunk { struct chunk *older; size_t used, bytes; };
-struct arena { struct chunk *newest; };
+struct arena { struct chunk *newest, *given; }; /* given: a chunk of the caller's, as the arena is then; NULL: none */
 
 enum { FIRST_BYTES = 4096, HEAD = (sizeof(struct chunk) + 15) & ~15 };
 
 struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
+
+struct arena *arena_in(struct arena_room *r) {
+  enum { OWN = (sizeof(struct arena) + 15) & ~15 };
+  struct arena *a = (void *)r->bytes;
+  a->newest = a->given = (void *)(r->bytes + OWN);
+  *a->given = (struct chunk){ NULL, HEAD, sizeof r->bytes - OWN };
+  return a;
+}
 
 /* Most pieces come from a chunk that is there, and only who needs a new one can be refused. In the hard build each can, so that
  * tests that let allocations fail meet every caller. */
@@ -65,14 +73,14 @@ char *arena_text(struct arena *a, const char *s) {
 size_t arena_bytes(const struct arena *a) {
   size_t bytes = sizeof *a;
   for (const struct chunk *c = a->newest; c; c = c->older) bytes += c->bytes;
-  return bytes;
+  return a->given ? bytes - a->given->bytes - sizeof *a : bytes;
 }
 
 void arena_free(struct arena *a) {
   if (!a) return;
   for (struct chunk *c = a->newest, *older; c; c = older) {
     older = c->older;
-    mem_free(c);
+    if (c != a->given) mem_free(c);
   }
-  mem_free(a);
+  if (!a->given) mem_free(a);
 }

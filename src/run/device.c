@@ -418,16 +418,21 @@ static void run_steps(struct tour *t) {
   leave(t);
 }
 
+/* Plans of few stores, as those of short calls, take no memory for it. */
+enum { FEW_STORES = 16 };
+struct tour_room { uint8_t *here[FEW_STORES], *there[FEW_STORES]; struct stay stay[FEW_STORES]; };
+
 struct failure *device_run(const struct plan *p, struct run *r) {
-  size_t n = (size_t)p->schedule->n_stores + 1;
-  struct tour t = { .d = p->device, .p = p, .r = r, .here = mem_alloc(sizeof *t.here * n), .there = mem_alloc(sizeof *t.there * n),
-                    .stay = mem_alloc(sizeof *t.stay * n) };
+  size_t n = (size_t)p->schedule->n_stores;
+  struct tour_room few;
+  struct tour t = { .d = p->device, .p = p, .r = r, .here = few.here, .there = few.there, .stay = few.stay };
+  bool is_few = n <= FEW_STORES;
+  if (is_few) memset(few.here, 0, n * sizeof *few.here), memset(few.there, 0, n * sizeof *few.there), memset(few.stay, 0, n * sizeof *few.stay);
+  else t.here = mem_alloc(n * sizeof *t.here), t.there = mem_alloc(n * sizeof *t.there), t.stay = mem_alloc(n * sizeof *t.stay);
   atomic_store(&some_run, true);
   if (!p->device->available(p->device)) t.failure = device_missing(device_number(p->device));
   else if (t.here && t.there && t.stay) run_steps(&t);
   else t.failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  mem_free(t.here);
-  mem_free(t.there);
-  mem_free(t.stay);
+  if (!is_few) mem_free(t.here), mem_free(t.there), mem_free(t.stay);
   return t.failure;
 }

@@ -376,11 +376,11 @@ static int start_timed(struct gpu *g, int n, const struct cuda_launch l[], int n
 }
 
 int cuda_launch(struct gpu *g, int n, const struct cuda_launch l[], int n_params, uint64_t params[], double *ms) {
-  void **pointers = mem_alloc((size_t)(n_params + 1) * sizeof *pointers);
+  void *few[64], **pointers = n_params <= 64 ? few : mem_alloc((size_t)n_params * sizeof *pointers);
   int s = cuda_enter(g, "launching");
   if (!pointers) return cuda_say("launching", "out of memory"), CUDA_NO_MEMORY;
   for (int i = 0; i < n_params; i++) pointers[i] = &params[i];
   if (!s) s = ms ? start_timed(g, n, l, n_params, params, pointers, ms) : start_all(g, n, l, n_params, params, pointers);
-  mem_free(pointers);
+  if (pointers != few) mem_free(pointers);
   return s;
 }

@@ -95,7 +95,7 @@ static bool early_load(struct printer *p, const struct kir_stmt *s) {
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
-  if (early_load(p, s)) return;
+  if (early_load(p, s) || ptx_load_held(p, s, w)) return;
   if (!ptx_turned_load(p, s) && !ptx_walk_load(p, s)) {
     ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
@@ -373,8 +373,9 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
 }
 
 /* The first steps of a loop, of which something is held. */
-static void held_steps(struct printer *p, const struct kir_stmt *s, const char *step, int copies, struct where w) {
-  const char *skip = ptx_label(p, "unheld");
+static void held_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *leave, const char *step, int copies,
+                       struct where w) {
+  const char *skip = ptx_label(p, "unheld"), *over = ptx_own(p, OWN_PRED);
   if (p->held.loop != s || !p->walks || p->walks->loop != s) return;
   ptx_line(p, "@!%s bra %s", p->held.is, skip);
   if (ptx_walks_ahead(p, p->walks, copies, &p->held)) {
@@ -384,6 +385,8 @@ static void held_steps(struct printer *p, const struct kir_stmt *s, const char *
     }
     p->walks->is_ahead = false;
     ptx_walks_settle(p, p->walks);
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ptx_val(p, s->var), end); /* often that was all */
+    ptx_line(p, "@%s bra %s", over, leave);
   }
   ptx_place(p, skip);
 }
@@ -398,7 +401,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   int copies = copies_of(s);
   struct ptx_early around = p->early;
   if (is_sum_in_time(s, &w)) {
-    held_steps(p, s, step, UNROLLED_IN_TIME, w);
+    held_steps(p, s, end, leave, step, UNROLLED_IN_TIME, w);
     together(p, s, end, step, UNROLLED_IN_TIME, w);
   }
   if (copies) together(p, s, end, step, copies, w);
@@ -435,18 +438,18 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
 }
 
 /* Of the first sum of products in a step of time. */
-static void hold(struct printer *p, const struct kir_stmt *time) {
+static void hold(struct printer *p, const struct kir_stmt *time, const char *end) {
   struct where inside = { .time = time };
   for (const struct kir_stmt *l = time->body.first; l; l = l->next)
     for (const struct kir_stmt *s = l->kind == KIR_LANE ? l->body.first : NULL; s; s = s->next)
-      if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME); return; }
+      if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME, end); return; }
 }
 
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
   int n = length(&s->body);
   int depth = n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG;
   struct ptx_held around = p->held;
-  if (w.time == s && p->survey.is_cooperative) hold(p, s);
+  if (w.time == s && p->survey.is_cooperative) hold(p, s, end);
   struct ptx_walks walks = ptx_walks_begin(p, s, depth);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);

@@ -46,10 +46,14 @@ struct ptx_early {
 
 /* What a serial loop in a lane of a loop over time loads in its first steps, and finds in every step of time: a column of a matrix,
  * in registers (walk.c). */
+enum { PTX_NEXT = 4 };
 struct ptx_held {
   const struct kir_stmt *loop, *load; /* NULL: there is none */
   const char *is;                  /* whether this launch holds it: there are as many steps, and a thread for every lane */
   const char *reg[PTX_EARLY_COPIES];
+  const struct kir_stmt *next[PTX_NEXT]; /* loads of the lane that are asked for a step of time ahead, and where they are */
+  const char *next_reg[PTX_NEXT];
+  int n_next;
 };
 
 struct where;
@@ -147,7 +151,9 @@ void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to th
 /* Loads of so many steps, as `early`, or what is held of them (NULL: nothing); false: it is no loop for that. */
 bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const struct ptx_held *);
 /* Before a loop over time, around `lane`, which has the serial loop: what of the latter can be held. */
-void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps);
+void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
+              const char *time_end);
+bool ptx_load_held(struct printer *, const struct kir_stmt *load, const struct where *); /* false: it is not asked for ahead */
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */
 const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */

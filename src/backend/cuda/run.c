@@ -459,9 +459,9 @@ static int follow(const struct device *d, enum queue q, const struct event *e) {
 }
 
 static int launch_there(const struct device *d, const struct code *c, const struct launch *l) {
-  struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->checks, .arena = arena_new() };
+  struct arena_room room;
+  struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->checks, .arena = arena_in(&room) };
   (void)d;
-  if (!s.arena) return CUDA_NO_MEMORY;
   cuda_note_launch(c->gpu, c->plan.entry);
   int r = run_there(&s, NULL);
   arena_free(s.arena);

@@ -247,6 +247,28 @@ bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies, const
   return all->is_ahead = true;
 }
 
+/* ---- lanes in a serial loop ---- */
+
+enum { STEPS_AHEAD = 8 };
+
+static bool is_steady(const struct kir_stmt *time, const struct kir_stmt *lane, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (l.term[i].val[j] != time->var && l.term[i].val[j] != lane->var && defines(&time->body, l.term[i].val[j])) return false;
+  return true;
+}
+
+/* An input that the lane reads at another place in each step of time, all of which are known and gone through. */
+static bool is_asked_ahead(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+  bool moves = false;
+  if (p->k->bufs[s->buf].kind != KIR_IN || !may_fetch(time)) return false;
+  for (int d = 0; d < s->n_at; d++) {
+    if (!is_steady(time, lane, s->at[d])) return false;
+    moves |= survey_mentions(s->at[d], time->var);
+  }
+  return moves;
+}
+
 /* ---- What stays the same over time ---- */
 
 static bool is_of_launch(const struct kir_kernel *k, struct kir_lin l) {
@@ -279,7 +301,44 @@ static bool can_be_held(const struct printer *p, const struct kir_stmt *time, co
   return by_loop && by_lane; /* what all lanes share comes to all of them at once anyway */
 }
 
-void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps) {
+/* The loads of the lane that the first step of time wants, if there is one. */
+static void hold_first(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const char *time_end) {
+  struct ptx_held *h = &p->held;
+  const char *is_there = ptx_own(p, OWN_PRED), *guard = p->guard;
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, ptx_val(p, time->var), time_end);
+  p->guard = is_there;
+  for (const struct kir_stmt *s = lane->body.first; s && h->n_next < PTX_NEXT; s = s->next) {
+    if (!is_fetched(p, s) || !is_asked_ahead(p, time, lane, s)) continue;
+    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    h->next[h->n_next] = s;
+    ptx_load(p, ".global.nc", d, h->next_reg[h->n_next++] = ptx_own_of(p, d), ptx_address(p, s->buf, s->at));
+  }
+  p->guard = guard;
+}
+
+/* What was asked for in the step before, where it is held; and what the next step wants. */
+bool ptx_load_held(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  const struct ptx_held *h = &p->held;
+  int i = 0;
+  while (i < h->n_next && h->next[i] != s) i++;
+  if (i == h->n_next || p->guard) return false;
+  weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+  const char *t = ptx_val(p, w->time->var), *is_not = ptx_own(p, OWN_PRED), *is_there = ptx_own(p, OWN_PRED);
+  ptx_mov(p, d, ptx_val(p, s->out[0]), h->next_reg[i]);
+  ptx_line(p, "not.pred %s, %s", is_not, h->is);
+  p->guard = is_not;
+  ptx_load(p, ".global.nc", d, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
+  ptx_line(p, "add.s64 %s, %s, 1", t, t);
+  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is_there, t, w->time_end, h->is);
+  p->guard = is_there;
+  ptx_load(p, ".global.nc", d, h->next_reg[i], ptx_address(p, s->buf, s->at));
+  p->guard = NULL;
+  ptx_line(p, "sub.s64 %s, %s, 1", t, t);
+  return true;
+}
+
+void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
+              const char *time_end) {
   const struct kir_stmt *s = loop->body.first;
   while (s && !can_be_held(p, time, lane, loop, s)) s = s->next;
   if (!s || steps > PTX_EARLY_COPIES || lane->extent != KIR_N || loop->extent != KIR_N) return;
@@ -303,6 +362,7 @@ void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_s
     ptx_load(p, ptx_space(p, s->buf), d, h->reg[i] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype), at);
     ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
   }
+  hold_first(p, time, lane, time_end);
   ptx_place(p, skip);
 }
 
@@ -323,26 +383,9 @@ void ptx_walks_settle(struct printer *p, struct ptx_walks *all) {
   }
 }
 
-/* ---- lanes in a serial loop ---- */
-
-enum { STEPS_AHEAD = 8 };
-
-static bool is_steady(const struct kir_stmt *time, const struct kir_stmt *lane, struct kir_lin l) {
-  for (int i = 0; i < l.n; i++)
-    for (int j = 0; j < l.term[i].n; j++)
-      if (l.term[i].val[j] != time->var && l.term[i].val[j] != lane->var && defines(&time->body, l.term[i].val[j])) return false;
-  return true;
-}
-
 /* What this lane will load some steps later comes into the second cache meanwhile. */
 void ptx_ask_ahead(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  bool moves = false;
-  if (!w->time || !w->lane || w->serial || p->k->bufs[s->buf].kind != KIR_IN || !may_fetch(w->time)) return;
-  for (int d = 0; d < s->n_at; d++) {
-    if (!is_steady(w->time, w->lane, s->at[d])) return;
-    moves |= survey_mentions(s->at[d], w->time->var);
-  }
-  if (!moves) return;
+  if (!w->time || !w->lane || w->serial || !is_asked_ahead(p, w->time, w->lane, s)) return;
   const char *t = ptx_val(p, w->time->var), *is_there = ptx_own(p, OWN_PRED);
   ptx_line(p, "add.s64 %s, %s, %d", t, t, STEPS_AHEAD);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, w->time_end);
