@@ -408,8 +408,11 @@ TEST(cuda_keeps_its_limits) {
   int64_t used = weft_get(WEFT_BYTES_USED);
   EXPECT(used >= 4 * MANY);
   EXPECT_INT(weft_set(WEFT_BYTES_LIMIT, used + 2 * MANY), limit);
+  weft_origin(99);
   z = weft_exp(y);
+  weft_origin(0);
   EXPECT_INT(weft_eval(1, &z), WEFT_ERR_MEMORY);
+  EXPECT_INT(weft_blame(), 99);
   EXPECT(strstr(weft_message(), "out of memory on device 1 (cuda): 4194304 bytes for exp"));
   EXPECT_INT(weft_get(WEFT_BYTES_USED), used);
   weft_set(WEFT_BYTES_LIMIT, limit);

@@ -277,9 +277,14 @@ TEST(cuda_ptx_that_the_driver_refuses_is_an_error_with_its_line_and_the_next_pro
   weft_set(WEFT_DEVICE, 1);
   weft_scope *s = weft_scope_open();
   setenv("WEFT_TEST_DRIVER_REFUSES", "sqrt.rn.f32 ", 1);
-  weft_array *y = weft_sqrt(numbers(10)), *z = weft_neg(numbers(10));
+  weft_origin(77);
+  weft_array *y = weft_sqrt(numbers(10)), *z;
+  weft_origin(78);
+  z = weft_neg(numbers(10));
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
   const char *m = weft_message();
+  EXPECT_INT(weft_blame(), 77); /* the user's line */
+  weft_origin(0);
   EXPECT(strstr(m, "Not an instruction here") != NULL);
   EXPECT(strstr(m, " of the PTX: \tsqrt.rn.f32 ") != NULL);
   EXPECT(strstr(m, "kernel sqrt") != NULL);

@@ -166,6 +166,6 @@ bool bundled_run(struct plan *p, struct run *r, uint8_t *const there[], struct f
     pthread_mutex_unlock(&b->lock);
   }
   if (word != few) mem_free(word);
-  if (how && how != DEVICE_CANNOT) *failure = device_failure(p->device, how);
+  if (how && how != DEVICE_CANNOT) *failure = device_failure(p->device, how, 0);
   return how != DEVICE_CANNOT;
 }

@@ -55,15 +55,16 @@ struct failure *device_missing(int n) {
   return fail(WEFT_ERR_DEVICE, 0, "weft_eval: there is no device %d: there are 0 to %d, and in a child of fork 0 alone", n, last);
 }
 
-struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what) {
+struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what, uint64_t origin) {
   struct device_bytes b = d->bytes(d);
-  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on device %d (%s): %lld bytes for %s, where %lld of %lld are in use",
-              device_number(d), d->backend->name, (long long)bytes, what, (long long)b.used, (long long)b.limit);
+  return fail(WEFT_ERR_MEMORY, origin,
+              "weft_eval: out of memory on device %d (%s): %lld bytes for %s, where %lld of %lld are in use", device_number(d), d->backend->name, (long long)bytes, what, (long long)b.used, (long long)b.limit);
 }
 
-struct failure *device_failure(const struct device *d, int how) {
-  if (how == DEVICE_NO_MEMORY) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the device (%s)", d->backend->name);
-  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: %s", d->message());
+struct failure *device_failure(const struct device *d, int how, uint64_t origin) {
+  if (how == DEVICE_NO_MEMORY)
+    return fail(WEFT_ERR_MEMORY, origin, "weft_eval: out of memory on the device (%s)", d->backend->name);
+  return fail(WEFT_ERR_DEVICE, origin, "weft_eval: %s", d->message());
 }
 
 static _Atomic bool some_run; /* some plan has run on a device: only then is one looked for */
@@ -75,7 +76,7 @@ struct failure *device_drain(void) {
     for (int q = 0; !f && q < N_QUEUES; q++) {
       struct event e = event_now(d, (enum queue)q);
       int how = event_wait(&e);
-      if (how) f = device_failure(d, how);
+      if (how) f = device_failure(d, how, 0);
     }
   return f;
 }
@@ -119,21 +120,24 @@ static const struct leaf *leaf_of(const struct tour *t, int i) { return &t->r->l
 static struct buffer *buffer_of(const struct tour *t, int i) { return is_leaf(t, i) ? leaf_of(t, i)->buf : t->r->out[i]; }
 static int64_t offset_of(const struct tour *t, int i) { return is_leaf(t, i) ? leaf_of(t, i)->offset : 0; }
 
-static void note(struct tour *t, int how) { if (how && !t->failure) t->failure = device_failure(t->d, how); }
+static void note(struct tour *t, int how) { if (how && !t->failure) t->failure = device_failure(t->d, how, 0); }
 
-/* The kernel that is the first to touch a store, for messages. */
-static const char *kernel_of(const struct tour *t, int store) {
+/* The kernel that is the first to touch a store, for messages, and whose line it is. */
+static const char *kernel_of(const struct tour *t, int store, uint64_t *origin) {
   const struct schedule *s = t->p->schedule;
+  *origin = 0;
   for (int i = 0; i < s->n_steps; i++)
     for (int j = 0; t->p->code[i] && j < s->step[i].n_bufs; j++)
-      if (s->step[i].bufs[j].store == store) return t->p->code[i]->kernel->name;
+      if (s->step[i].bufs[j].store == store) return *origin = s->step[i].origin, t->p->code[i]->kernel->name;
   return "a value";
 }
 
 /* Memory for a store is not to be had. */
 static void note_no_room(struct tour *t, int store) {
   int64_t bytes = is_leaf(t, store) ? (int64_t)buffer_bytes(buffer_of(t, store)) : store_of(t, store)->bytes;
-  if (!t->failure) t->failure = device_no_memory(t->d, bytes, kernel_of(t, store));
+  uint64_t origin;
+  const char *kernel = kernel_of(t, store, &origin);
+  if (!t->failure) t->failure = device_no_memory(t->d, bytes, kernel, origin);
 }
 
 static void hold(struct tour *t, int i, const struct device *space, uint8_t **base) {
@@ -400,12 +404,14 @@ static void leave(struct tour *t) {
   t->r->checks = NULL;
 }
 
+static uint64_t last_origin(const struct schedule *s) { return s->n_steps ? s->step[s->n_steps - 1].origin : 0; }
+
 static void run_steps(struct tour *t) {
   const struct schedule *s = t->p->schedule;
   for (int i = 0; i < s->n_stores; i++) t->stay[i].on_host = t->stay[i].on_device = false;
   t->block.device = t->d;
   int how = s->block_bytes ? space_take(&t->block, (size_t)s->block_bytes) : DEVICE_OK;
-  if (how == DEVICE_NO_MEMORY) t->failure = device_no_memory(t->d, s->block_bytes, "what is computed on the way");
+  if (how == DEVICE_NO_MEMORY) t->failure = device_no_memory(t->d, s->block_bytes, "what is computed on the way", last_origin(s));
   else note(t, how);
   if (!t->failure) begin_checks(t);
   begin_stop(t);
@@ -427,8 +433,9 @@ struct failure *device_run(const struct plan *p, struct run *r) {
   struct tour_room few;
   struct tour t = { .d = p->device, .p = p, .r = r, .here = few.here, .there = few.there, .stay = few.stay };
   bool is_few = n <= FEW_STORES;
-  if (is_few) memset(few.here, 0, n * sizeof *few.here), memset(few.there, 0, n * sizeof *few.there), memset(few.stay, 0, n * sizeof *few.stay);
-  else t.here = mem_alloc(n * sizeof *t.here), t.there = mem_alloc(n * sizeof *t.there), t.stay = mem_alloc(n * sizeof *t.stay);
+  for (size_t i = 0; is_few && i < n; i++) few.here[i] = few.there[i] = NULL, few.stay[i] = (struct stay){ 0 };
+  if (!is_few)
+    t.here = mem_alloc(n * sizeof *t.here), t.there = mem_alloc(n * sizeof *t.there), t.stay = mem_alloc(n * sizeof *t.stay);
   atomic_store(&some_run, true);
   if (!p->device->available(p->device)) t.failure = device_missing(device_number(p->device));
   else if (t.here && t.there && t.stay) run_steps(&t);

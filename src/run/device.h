@@ -13,8 +13,9 @@ const struct device *device_numbered(int);     /* NULL: the host, or there is no
 int device_number(const struct device *);      /* NULL: 0 */
 int device_default(void);                      /* the environment variable WEFT_DEVICE, whether there is such a device or not */
 struct failure *device_missing(int);           /* why there is no such device */
-struct failure *device_failure(const struct device *, int how);
-struct failure *device_no_memory(const struct device *, int64_t bytes, const char *what); /* for that a block is not to be had */
+struct failure *device_failure(const struct device *, int how, uint64_t origin);
+struct failure *device_no_memory(const struct device *, int64_t bytes, const char *what, uint64_t origin);
+                                               /* for that a block is not to be had */
 struct failure *device_drain(void);            /* until all that was enqueued is done, on all devices */
 int device_events(int most, struct event[]);   /* of all that is enqueued on all devices now. How many there are */
 

@@ -62,8 +62,8 @@ static struct failure *announce(const struct plan *p, int i) {
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
   switch (p->device->announce(p->device, c->code, &l)) {
     case DEVICE_OK: return NULL;
-    case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
-    default: return fail(WEFT_ERR_DEVICE, 0, "weft: a kernel cannot be compiled: %s\n%s", p->device->message(), c->text);
+    case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, s->origin, "weft: out of memory while compiling a kernel");
+    default: return fail(WEFT_ERR_DEVICE, s->origin, "weft: a kernel cannot be compiled: %s\n%s", p->device->message(), c->text);
   }
 }
 
@@ -124,8 +124,8 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .stop = r->stop, .parts = s->parts };
   int how = p->device->launch(p->device, c->code, &l);
   if (how == DEVICE_NO_MEMORY)
-    return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the device for scratch of %s", c->kernel->name);
-  return how ? device_failure(p->device, how) : NULL;
+    return fail(WEFT_ERR_MEMORY, s->origin, "weft_eval: out of memory on the device for scratch of %s", c->kernel->name);
+  return how ? device_failure(p->device, how, s->origin) : NULL;
 }
 
 /* A copy of what stands there already. */

@@ -142,7 +142,7 @@ static bool compile(struct plan *p, int i, struct failure **failure) {
   if (!p->device || !p->device->routine || !describe(p->schedule->step[i].library, NULL, a, &c)) return true;
   int how = c.n_problems ? p->device->routine(p->device, &c, true) : DEVICE_OK;
   p->is_there[i] = how == DEVICE_OK;
-  if (how != DEVICE_OK && how != DEVICE_CANNOT) *failure = device_failure(p->device, how);
+  if (how != DEVICE_OK && how != DEVICE_CANNOT) *failure = device_failure(p->device, how, p->schedule->step[i].origin);
   return !*failure;
 }
 
@@ -156,7 +156,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   int how = c.n_problems ? p->device->routine(p->device, &c, false) : DEVICE_OK;
   if (how == DEVICE_NO_MEMORY)
     return fail(WEFT_ERR_MEMORY, s->call.origin, "weft_eval: out of memory on the device for what %s works in", s->op->name);
-  return how ? device_failure(p->device, how) : NULL;
+  return how ? device_failure(p->device, how, s->call.origin) : NULL;
 }
 
 static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {

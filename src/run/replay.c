@@ -126,7 +126,7 @@ static bool looks(const struct plan *p, int i) {
 
 static struct failure *read_there(const struct device *d, void *to, const void *from, size_t bytes) {
   int how = d->download(d, QUEUE_COMPUTE, to, number(from), bytes);
-  return how ? device_failure(d, how) : NULL;
+  return how ? device_failure(d, how, 0) : NULL;
 }
 
 static struct failure *most_there(const struct replaying *f, const struct device *d, int64_t *most) {
@@ -197,7 +197,7 @@ static struct failure *copy_carries(const struct lookout *x, int64_t n, bool is_
     uint64_t now = number(x->f->outside[l->ping[2 * k + (n & 1)]]);
     how = x->d->copy(x->d, is_back ? now : kept, is_back ? kept : now, (size_t)l->carry_bytes[k]);
   }
-  return how ? device_failure(x->d, how) : NULL;
+  return how ? device_failure(x->d, how, 0) : NULL;
 }
 
 /* Words of steps n .. n + k - 1, which found nothing before: read, or as they were. */
@@ -212,7 +212,7 @@ static struct failure *clear_words(const struct lookout *x, int64_t n, int64_t k
   for (int64_t i = 0; i < count; i++) none[i] = INT64_MAX;
   int how = x->d->upload(x->d, QUEUE_COMPUTE, number(words_of(x->f, x->r, n)), none, (size_t)count * sizeof *none);
   mem_free(none);
-  return how ? device_failure(x->d, how) : NULL;
+  return how ? device_failure(x->d, how, 0) : NULL;
 }
 
 static struct failure *read_words(const struct lookout *x, int64_t n, int64_t k, bool *has_failed) {
@@ -292,7 +292,7 @@ static struct failure *leave_there(const struct replaying *f, const struct devic
                     (size_t)l->carry_bytes[k]);
   if (!how && l->length.store >= 0)
     how = d->upload(d, QUEUE_COMPUTE, number(f->outside[l->length.store] + l->length.offset * 8), &n, sizeof n);
-  return how ? device_failure(d, how) : NULL;
+  return how ? device_failure(d, how, 0) : NULL;
 }
 
 /* ---- the step ---- */

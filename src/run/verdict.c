@@ -63,7 +63,7 @@ static struct failure *set_out(struct verdict *v, const struct device *d) {
   int how = space_take(&v->words, word_bytes(v));
   if (!how) how = d->upload(d, QUEUE_COMPUTE, v->words.at, none, word_bytes(v));
   mem_free(none);
-  return how ? device_failure(d, how) : NULL;
+  return how ? device_failure(d, how, 0) : NULL;
 }
 
 static bool is_among(const struct verdict *v, int n, struct verdict *const list[]) {
@@ -134,7 +134,7 @@ static struct failure *read_words(const struct verdict *v, bool *is_final) {
   int64_t *found = mem_alloc(word_bytes(v));
   if (!found) return no_memory();
   int how = space_read(&v->words, 0, word_bytes(v), found);
-  struct failure *f = how ? device_failure(v->words.device, how) : first_failed(v->plan, found);
+  struct failure *f = how ? device_failure(v->words.device, how, 0) : first_failed(v->plan, found);
   *is_final = f && !how;
   mem_free(found);
   return f;

@@ -14,7 +14,7 @@ struct step *step_new(struct work *w, const struct step_kind *kind) {
     s->step = more;
     w->room_steps = room;
   }
-  s->step[s->n_steps] = (struct step){ .kind = kind, .is_for_device = work_is_for_device(w) };
+  s->step[s->n_steps] = (struct step){ .kind = kind, .origin = w->origin, .is_for_device = work_is_for_device(w) };
   return &s->step[s->n_steps++];
 }
 

@@ -201,6 +201,17 @@ static bool emit_group(struct work *w, struct group *g) {
 
 struct unit { int level, group; struct node *node; int next; };
 
+/* Whose line the steps of a unit are: nodes that rules have made have none. */
+static uint64_t origin_of(const struct work *w, const struct unit *u) {
+  const struct group *g = u->node ? NULL : &w->group[u->group];
+  uint64_t origin = u->node ? u->node->origin : 0;
+  for (int i = 0, last = -1; g && i < g->n_items; i++) {
+    const struct node *n = w->list->node[g->item[i]];
+    if (n->origin && g->item[i] > last) last = g->item[i], origin = n->origin;
+  }
+  return origin;
+}
+
 /* Groups and steps of their own in the order of their levels. */
 static bool emit_all(struct work *w) {
   int n = 0, room = w->n_groups + w->list->n, top = 0;
@@ -224,6 +235,7 @@ static bool emit_all(struct work *w) {
     for (int i = first[l]; i >= 0; i = u[i].next) {
       struct group *g = u[i].node ? NULL : &w->group[u[i].group];
       if (g && (g->feeds || g->maker)) continue;
+      w->origin = origin_of(w, &u[i]);
       if (!(g ? emit_group(w, g) : emit_own(w, u[i].node))) return false;
     }
   return true;

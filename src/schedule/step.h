@@ -77,6 +77,7 @@ struct step_cost {
 
 struct step {
   const struct step_kind *kind;
+  uint64_t origin;               /* of the last node that it computes, for failures; 0: nobody's */
   struct step_cost cost;         /* where several steps are one node's: all of it with the last */
   /* Of kernels, those of products among them: */
   struct kir_kernel *kernel;     /* verified and legalised by whoever compiles it, and NULL from then on; lives in its own arena */

@@ -46,6 +46,7 @@ struct group {
 };
 
 struct work {
+  uint64_t origin;            /* of what is being emitted */
   struct arena *arena;
   struct node_list *list;
   int n_targets;

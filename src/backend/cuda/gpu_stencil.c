@@ -74,8 +74,8 @@ int stencil_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
   const struct routine_array *x = &c->array[0], *f = &c->array[1], *y = &c->array[2];
   const int64_t *d = x->dims + x->rank - 4, *e = f->dims + f->rank - 4, *t = y->dims + y->rank - 4, *n = c->number;
   bool are_planes = n[0] != 0;
-  int64_t planes = d[are_planes ? 1 : 3], of_x = d[0] * d[1] * d[2] * d[3], of_f = e[0] * e[1] * e[2], of_y = t[0] * t[1] * t[2] * t[3];
-  int64_t all = of_y * c->n_problems, h = d[1 + are_planes], w = d[2 + are_planes];
+  int64_t planes = d[are_planes ? 1 : 3], of_x = d[0] * d[1] * d[2] * d[3], of_f = e[0] * e[1] * e[2];
+  int64_t of_y = t[0] * t[1] * t[2] * t[3], all = of_y * c->n_problems, h = d[1 + are_planes], w = d[2 + are_planes];
   bool is_wide = all > INT32_MAX || t[1 + are_planes] * n[1] + e[1] * n[3] > INT32_MAX / 2 ||
                  t[2 + are_planes] * n[2] + e[2] * n[4] > INT32_MAX / 2;
   const struct written_name names[] = { { "I", 0, is_wide ? "u64" : "u32" }, { "S", 0, is_wide ? "s64" : "s32" },

@@ -1,5 +1,5 @@
-/* jit_link.c -- nvJitLink, loaded when the first kernel is compiled: see jit_link.h. WEFT_JITLINK is its name or path, or 0: it is not
- * to be used. */
+/* jit_link.c -- nvJitLink, loaded when the first kernel is compiled: see jit_link.h. WEFT_JITLINK is its name or path, or 0: it is
+ * not to be used. */
 #include "backend/cuda/jit_link.h"
 #include <dlfcn.h>
 #include <pthread.h>

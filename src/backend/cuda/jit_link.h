@@ -1,5 +1,5 @@
-/* jit_link.h -- machine code of PTX by NVIDIA's nvJitLink, where that library is found: the compiler of the driver, but threads do not
- * wait for each other in it. */
+/* jit_link.h -- machine code of PTX by NVIDIA's nvJitLink, where that library is found: the compiler of the driver, but threads do
+ * not wait for each other in it. */
 #ifndef WEFT_CUDA_JIT_LINK_H
 #define WEFT_CUDA_JIT_LINK_H
 #include <stdbool.h>

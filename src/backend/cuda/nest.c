@@ -373,8 +373,8 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
 }
 
 /* The first steps of a loop, of which something is held. */
-static void held_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *leave, const char *step, int copies,
-                       struct where w) {
+static void held_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *leave, const char *step,
+                       int copies, struct where w) {
   const char *skip = ptx_label(p, "unheld"), *over = ptx_own(p, OWN_PRED);
   if (p->held.loop != s || !p->walks || p->walks->loop != s) return;
   ptx_line(p, "@!%s bra %s", p->held.is, skip);

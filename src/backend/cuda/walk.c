@@ -259,7 +259,8 @@ static bool is_steady(const struct kir_stmt *time, const struct kir_stmt *lane, 
 }
 
 /* An input that the lane reads at another place in each step of time, all of which are known and gone through. */
-static bool is_asked_ahead(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+static bool is_asked_ahead(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane,
+                           const struct kir_stmt *s) {
   bool moves = false;
   if (p->k->bufs[s->buf].kind != KIR_IN || !may_fetch(time)) return false;
   for (int d = 0; d < s->n_at; d++) {
