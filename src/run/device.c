@@ -58,7 +58,8 @@ struct failure *device_missing(int n) {
 struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what, uint64_t origin) {
   struct device_bytes b = d->bytes(d);
   return fail(WEFT_ERR_MEMORY, origin,
-              "weft_eval: out of memory on device %d (%s): %lld bytes for %s, where %lld of %lld are in use", device_number(d), d->backend->name, (long long)bytes, what, (long long)b.used, (long long)b.limit);
+              "weft_eval: out of memory on device %d (%s): %lld bytes for %s, where %lld of %lld are in use",
+              device_number(d), d->backend->name, (long long)bytes, what, (long long)b.used, (long long)b.limit);
 }
 
 struct failure *device_failure(const struct device *d, int how, uint64_t origin) {
