@@ -86,11 +86,38 @@ static bool compile_step(struct plan *p, int i, const volatile int *cancel, stru
   return !(*failure = plan_stopped(cancel)) && (!k->compile || k->compile(p, i, failure));
 }
 
-/* The kernels of a plan for a device, which a driver takes milliseconds to compile, are compiled side by side. */
-struct compiling { struct plan *p; const volatile int *cancel; _Atomic bool is_over; bool *is_bad; struct failure **failure; };
+/* The kernels of a plan for a device, which a driver takes milliseconds to compile, are compiled side by side, the longest first:
+ * nobody is left waiting for one that was begun last. */
+struct compiling {
+  struct plan *p;
+  const volatile int *cancel;
+  _Atomic bool is_over;
+  bool *is_bad;
+  struct failure **failure;
+  struct to_compile { int step, length; } *order;
+};
 
-static void compile_one(void *of, int i) {
+static int by_length(const void *a, const void *b) {
+  const struct to_compile *x = a, *y = b;
+  return x->length != y->length ? (x->length < y->length) - (x->length > y->length) : x->step - y->step;
+}
+
+/* About: what goes by tiles, and routines, are longer than their kernels say. */
+static int length_of(const struct step *s) {
+  enum { TILES = 1 << 20 };
+  if (s->kind == &step_library) return TILES;
+  return s->kernel ? s->kernel->n_vals + (s->kernel->attention ? TILES : 0) : 0;
+}
+
+static void put_in_order(struct compiling *c) {
+  int n = c->p->schedule->n_steps;
+  for (int i = 0; i < n; i++) c->order[i] = (struct to_compile){ i, length_of(&c->p->schedule->step[i]) };
+  qsort(c->order, (size_t)n, sizeof *c->order, by_length);
+}
+
+static void compile_one(void *of, int k) {
   struct compiling *c = of;
+  int i = c->order[k].step;
   if (c->p->schedule->step[i].kind->where != STEP_WHERE_COMPILED || atomic_load(&c->is_over)) return;
   c->is_bad[i] = !compile_step(c->p, i, c->cancel, &c->failure[i]);
   if (c->is_bad[i]) atomic_store(&c->is_over, true);
@@ -100,9 +127,10 @@ static void compile_one(void *of, int i) {
 static bool compile_at_once(struct plan *p, struct failure **failure) {
   int n = p->schedule->n_steps;
   struct compiling c = { .p = p, .cancel = eval_settings()->cancel, .is_bad = mem_alloc((size_t)n + 1),
-                         .failure = mem_alloc((size_t)(n + 1) * sizeof *c.failure) };
-  bool ok = c.is_bad && c.failure;
-  if (ok) pool_run(n, eval_threads(), compile_one, &c);
+                         .failure = mem_alloc((size_t)(n + 1) * sizeof *c.failure),
+                         .order = mem_alloc((size_t)(n + 1) * sizeof *c.order) };
+  bool ok = c.is_bad && c.failure && c.order;
+  if (ok) put_in_order(&c), pool_run(n, eval_threads(), compile_one, &c);
   for (int i = 0; c.is_bad && c.failure && i < n; i++) {
     ok = ok && !c.is_bad[i];
     if (!*failure) *failure = c.failure[i];
@@ -110,6 +138,7 @@ static bool compile_at_once(struct plan *p, struct failure **failure) {
   }
   mem_free(c.is_bad);
   mem_free(c.failure);
+  mem_free(c.order);
   return ok;
 }
 
