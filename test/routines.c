@@ -38,7 +38,7 @@ TEST(routines_are_assembled) {
   routine_show(add_text, &a);
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
     for (int n = 100; n <= 10000; n *= 100) ask("sort", dtypes[i], (int64_t[]){ 3, n }, (int64_t[]){ 0, 0 });
-  static const char *const matrices[] = { "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate" };
+  static const char *const matrices[] = { "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate", "cofactors" };
   for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
     for (int wide = 0; wide < 2; wide++) ask(matrices[i], wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 5, 5 }, (int64_t[]){ 0, 0 });
   for (int n = 100; n <= 10000; n *= 100) ask("select", WEFT_F32, (int64_t[]){ 3, n }, (int64_t[]){ 2, 5 });
@@ -238,6 +238,38 @@ TEST(cuda_factors_matrices_as_the_host_does) {
   compare_matrices(2, 17);
   compare_matrices(1, 67);
   if (!is_slow()) compare_matrices(100, 40), compare_matrices(2, 500);
+}
+
+/* Derivatives of adjugates, in one and two directions. */
+static int by_second_gradient(weft_array *x, weft_array *y[]) {
+  weft_array *g, *h, *f = weft_sum(weft_det(x), WEFT_ALL);
+  weft_grad(f, 1, &x, &g);
+  f = weft_sum(weft_mul(g, weft_add(g, weft_flip(x, 2))), WEFT_ALL);
+  weft_grad(f, 1, &x, &h);
+  f = weft_sum(weft_mul(h, weft_flip(x, 1)), WEFT_ALL);
+  return y[0] = h, weft_grad(f, 1, &x, y + 1), 2;
+}
+
+/* Kind 5 has two rows that are others, 6 a number beyond all bounds. */
+TEST(cuda_differentiates_adjugates_as_the_host_does) {
+  static const int64_t sizes[] = { 1, 2, 3, 5, 34 };
+  test_watchdog(300);
+  if (!has_gpu()) return;
+  every_nan = any_zero = false;
+  for (int i = 0; i < 5; i++)
+    for (int kind = 0; kind < 7; kind++) {
+      int64_t n = sizes[i];
+      if (n == 34 && kind % 3) continue;
+      weft_scope *s = weft_scope_open();
+      weft_array *x = squares(i % 2 ? WEFT_F32 : WEFT_F64, 3, n, kind);
+      if (kind == 5 && n > 2) {
+        x = weft_put(x, weft_slice(x, 1, n - 1, n, 1), weft_slice(x, 1, 0, 1, 1), WEFT_SET);
+        x = weft_put(x, weft_slice(x, 1, n - 2, n - 1, 1), weft_slice(x, 1, 0, 1, 1), WEFT_SET);
+      }
+      if (kind == 6) x = weft_put(x, weft_slice(weft_slice(x, 1, 0, 1, 1), 2, 0, 1, 1), weft_scalar(INFINITY), WEFT_SET);
+      compare("second gradient", by_second_gradient, x);
+      weft_scope_discard(s);
+    }
 }
 
 /* Columns of large matrices go by panels in registers. */

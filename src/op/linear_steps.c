@@ -393,4 +393,4 @@ static struct failure *run_cofactors(const struct library_call *c, int64_t from,
 }
 
 const struct library steps_cofactors = { .core = 2, .operations = operations_cofactors, .scratch = scratch_cofactors,
-                                         .run = run_cofactors };
+                                         .run = run_cofactors, .routine = "cofactors" };

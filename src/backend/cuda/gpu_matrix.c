@@ -5,7 +5,7 @@
  * they take
  * off the rest is a product, by tiles. So one large matrix has the whole machine for nearly all of the work, and many small
  * ones are side by side. */
-#include "backend/cuda/routine.h"
+#include "backend/cuda/gpu_matrix.h"
 
 enum { MATRIX_SMALL = 16, MATRIX_BLOCK = 32 }; /* as in op/matrix.h: bits depend on them */
 enum { FEW_THREADS = 32, ROW_THREADS = 64, THREADS = 256 };
@@ -304,26 +304,6 @@ entry cholesky_end(f64* a, T* y, s64* status, u64 n, u64 all) { ) QUIET_NAN WRIT
   );
 
 /* ---- the largest ---- */
-
-/* Of what each thread has found, the size `best` at the place `at`: the place of the largest, and of equal ones the first, as
- * `largest`. In shared memory size_of and place_of have room for a block. */
-#define LARGEST_OF_BLOCK WRITTEN(    \
-    size_of[tid] = best;             \
-    place_of[tid] = at;              \
-    bar;                             \
-    u32 half = threads / 2;          \
-    while (half > 0) {               \
-      if (tid < half) {              \
-        u64 other = size_of[tid + half];                                                                \
-        u64 its_place = place_of[tid + half];                                                           \
-        bool is_better = other > size_of[tid] || (other == size_of[tid] && its_place < place_of[tid]);  \
-        if (is_better) { size_of[tid] = other; place_of[tid] = its_place; }                             \
-      }                              \
-      bar;                           \
-      half = half / 2;               \
-    }                                \
-    u64 largest = place_of[0];       \
-    bar;)
 
 /* Step s of the same among lanes: a lane and the one whose number differs in bit s come to have what is larger. */
 #define LARGER_OF_TWO_LANES WRITTEN(                                          \
