@@ -31,7 +31,7 @@ x = mx.array([[1.0, 2.0], [3.0, 4.0]])
 def run(home, text):
     if not (DRIVER / "libcuda.so.1").exists():
         pytest.skip("there is no driver without a GPU")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "WEFT_CACHE": "off", "WEFT_CUBLASLT": "0", "WEFT_JITLINK": "0", "WEFT_DEVICE": home,
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "WEFT_CACHE": "off", "WEFT_CUBLASLT": "0", "WEFT_DEVICE": home,
                    "PYTHONPATH": str(pathlib.Path(weft.__file__).resolve().parents[1])}
     done = subprocess.run([sys.executable, "-c", BEGIN + text], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -4,7 +4,6 @@
  * whatever it was made of, is compiled anew. Compiling holds no lock of ours, so kernels are compiled on several threads at
  * once. PTX that the driver refuses is a failure whose text is the driver's log and the line that it is about. */
 #include "backend/cuda/driver.h"
-#include "backend/cuda/jit_link.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
@@ -78,22 +77,11 @@ static int compile(const char *ptx, void **out, size_t *bytes) {
   return s ? s : *out ? CUDA_OK : CUDA_NO_MEMORY;
 }
 
-static bool load_by_library(const struct gpu *g, const char *ptx, void **code, size_t *bytes, handle *module) {
-  if (!jit_link_compile(g->capability, ptx, code, bytes)) return false;
-  if (cu.load(module, *code, 0, NULL, NULL) == SUCCESS) return true;
-  jit_link_distrust();
-  mem_free(*code);
-  return false;
-}
-
-static int compile_and_load(const struct gpu *g, const char *ptx, const struct text *key, handle *module) {
+static int compile_and_load(const char *ptx, const struct text *key, handle *module) {
   void *code = NULL;
   size_t bytes = 0;
-  int s = CUDA_OK;
-  if (!load_by_library(g, ptx, &code, &bytes, module)) {
-    s = compile(ptx, &code, &bytes);
-    if (!s) s = cuda_status(cu.load(module, code, 0, NULL, NULL), "loading machine code");
-  }
+  int s = compile(ptx, &code, &bytes);
+  if (!s) s = cuda_status(cu.load(module, code, 0, NULL, NULL), "loading machine code");
   if (!s && !key->failed) shelf_put(key->s, key->n, code, bytes);
   mem_free(code);
   return s;
@@ -105,7 +93,7 @@ int cuda_load(struct gpu *g, const char *ptx, struct cuda_module **out) {
   int s = cuda_enter(g, "loading PTX");
   if (s) return s;
   key_of(g, ptx, &key);
-  if (!load_kept(&key, &module)) s = compile_and_load(g, ptx, &key, &module);
+  if (!load_kept(&key, &module)) s = compile_and_load(ptx, &key, &module);
   text_free(&key);
   *out = module;
   return s;

@@ -1,70 +1,108 @@
 /* gpu_stencil.c -- planes by small kernels, one for each channel, on a GPU: the sums of op/stencil.h, in its order.
  *
- * A thread has an element of the result; neighbours read neighbours, and a kernel's factors are the same address for a warp of one
- * plane. What lies outside of x is 0, which is multiplied too. */
+ * A thread has eight rows of one column of a channel, which share their factors; neighbours read neighbours, of planes along a row,
+ * else of channels, whose factors are turned for it first. What lies outside of x is 0, which is multiplied too: something else is
+ * read, and not taken. */
 #include "backend/cuda/routine.h"
 
-/* I: an unsigned type that counts the elements of each array; S: the signed one. */
+enum { ROWS = 8 };
+
+/* I and S: types that count elements, unsigned and signed. */
 static const char stencil_text[] =
   WRITTEN(
-entry stencil(f32* x, f32* f, f32* y, u64 all, u64 planes, u64 o, u64 h, u64 w, u64 oh, u64 ow, u64 kh, u64 kw, u64 sh, u64 sw,
-              u64 dh, u64 dw, u64 top, u64 left, u64 of_x, u64 of_f, u64 of_y) {
+entry stencil_turn(f32* f, f32* to, u64 outs, u64 places, u64 all) {
+  u64 i = u64(block) * 256 + u64(tid);
+  if (i < all) {
+    u64 each = outs * places;
+    u64 k = i % each;
+    to[i / each * each + k % places * outs + k / places] = f[i];
+  }
+}
+  )
+  WRITTEN(
+entry stencil(f32* x, f32* f, f32* y, u64 all, u64 planes, u64 outs, u64 h, u64 w, u64 oh, u64 ow, u64 kh, u64 kw, u64 sh, u64 sw,
+              u64 dh, u64 dw, u64 top, u64 left, u64 many, u64 of_x) {
+  f32 sum[8];
+  f32 part[8];
+  u64 line[8];
+  u32 is_row[8];
   u64 at = u64(block) * 256 + u64(tid);
   if (at < all) {
     I rest = I(at);
-    I problem = rest / I(of_y);
     I out = I(0);
-    I row = I(0);
     I column = I(0);
-    rest = rest - problem * I(of_y);
+    I groups = I((oh + 7) / 8);
+    I group = I(0);
     if (ARE_PLANES) {
       column = rest % I(ow);
       rest = rest / I(ow);
-      row = rest % I(oh);
-      rest = rest / I(oh);
-      out = rest % I(planes * o);
-      rest = rest / I(planes * o);
+      group = rest % groups;
+      rest = rest / groups;
+      out = rest % I(outs);
+      rest = rest / I(outs);
     } else {
-      out = rest % I(planes * o);
-      rest = rest / I(planes * o);
+      out = rest % I(outs);
+      rest = rest / I(outs);
       column = rest % I(ow);
       rest = rest / I(ow);
-      row = rest % I(oh);
-      rest = rest / I(oh);
+      group = rest % groups;
+      rest = rest / groups;
     }
-    I plane = out / I(o);
-    f32* from = x + u64(problem) * of_x;
-    f32* factor = f + u64(problem) * of_f + u64(out) * kh * kw;
+    I plane = out / I(outs / planes);
+    u64 problem = u64(rest) / many;
     u64 step = planes;
+    u64 next = outs;
+    f32* from = x;
+    f32* factor = f + problem * outs * kh * kw;
+    f32* to = y;
     if (ARE_PLANES) {
       from = from + (u64(rest) * planes + u64(plane)) * h * w;
+      factor = factor + u64(out) * kh * kw;
+      to = to + ((u64(rest) * outs + u64(out)) * oh + u64(group) * 8) * ow + u64(column);
       step = 1;
+      next = 1;
     } else {
       from = from + u64(rest) * h * w * planes + u64(plane);
+      factor = factor + u64(out);
+      to = to + ((u64(rest) * oh + u64(group) * 8) * ow + u64(column)) * outs + u64(out);
     }
-    S i = S(row) * S(sh) - S(top);
+    if (of_x == 0) { from = f; }
     S first = S(column) * S(sw) - S(left);
-    f32 sum = 0;
+    S i = S(group) * S(sh) * 8 - S(top);
     u64 p = 0;
     while (p < kh) {
-      f32 part = 0;
-      bool is_row = i >= S(0) && i < S(h);
-      S j = first;
-      f32* line = from + u64(i) * w * step;
-      u64 k = 0;
-      while (k < kw) {
-        f32 v = 0;
-        if (is_row && j >= S(0) && j < S(w)) { v = line[u64(j) * step]; }
-        part = part + v * factor[k];
-        j = j + S(dw);
-        k = k + 1;
+      S r = i;
+      repeat (k, 8) {
+        part[k] = 0;
+        bool is_in = r >= 0 && r < S(h);
+        is_row[k] = is_in ? u32(1) : u32(0);
+        line[k] = is_in ? u64(r) * w * step : u64(0);
+        r = r + S(sh);
       }
-      sum = p == 0 ? part : sum + part;
-      factor = factor + kw;
+      S j = first;
+      u64 q = 0;
+      while (q < kw) {
+        f32 by = factor[0];
+        bool is_column = j >= 0 && j < S(w);
+        u64 c = is_column ? u64(j) * step : u64(0);
+        repeat (k, 8) {
+          f32 v = from[line[k] + c];
+          v = is_column && is_row[k] != 0 ? v : f32(0);
+          part[k] = part[k] + v * by;
+        }
+        factor = factor + next;
+        j = j + S(dw);
+        q = q + 1;
+      }
+      repeat (k, 8) { sum[k] = p == 0 ? part[k] : sum[k] + part[k]; }
       i = i + S(dh);
       p = p + 1;
     }
-    y[at] = sum;
+    u64 row = u64(group) * 8;
+    repeat (k, 8) {
+      if (row + k < oh) { to[0] = sum[k]; }
+      to = to + ow * (ARE_PLANES ? 1 : outs);
+    }
   }
 }
   );
@@ -74,17 +112,25 @@ int stencil_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
   const struct routine_array *x = &c->array[0], *f = &c->array[1], *y = &c->array[2];
   const int64_t *d = x->dims + x->rank - 4, *e = f->dims + f->rank - 4, *t = y->dims + y->rank - 4, *n = c->number;
   bool are_planes = n[0] != 0;
-  int64_t planes = d[are_planes ? 1 : 3], of_x = d[0] * d[1] * d[2] * d[3], of_f = e[0] * e[1] * e[2];
-  int64_t of_y = t[0] * t[1] * t[2] * t[3], all = of_y * c->n_problems, h = d[1 + are_planes], w = d[2 + are_planes];
-  bool is_wide = all > INT32_MAX || t[1 + are_planes] * n[1] + e[1] * n[3] > INT32_MAX / 2 ||
-                 t[2 + are_planes] * n[2] + e[2] * n[4] > INT32_MAX / 2;
+  int64_t h = d[1 + are_planes], w = d[2 + are_planes], planes = d[are_planes ? 1 : 3];
+  int64_t oh = t[1 + are_planes], ow = t[2 + are_planes], factors = c->n_problems * e[0] * e[1] * e[2];
+  int64_t all = c->n_problems * t[0] * e[0] * ow * ((oh + ROWS - 1) / ROWS);
+  bool is_wide = all > INT32_MAX || (oh + ROWS) * n[1] + e[1] * n[3] > INT32_MAX / 2 || ow * n[2] + e[2] * n[4] > INT32_MAX / 2;
   const struct written_name names[] = { { "I", 0, is_wide ? "u64" : "u32" }, { "S", 0, is_wide ? "s64" : "s32" },
                                         { "ARE_PLANES", are_planes, NULL }, { NULL, 0, NULL } };
+  struct routine_room room = { .gpu = g };
   struct routine_module *m;
+  uint64_t by = f->at;
   int how = routine_load(g, stencil_text, names, &m);
   if (how || only_asks || !all) return how;
-  return LAUNCH(g, m, "stencil", (all - 1) / 256 + 1, 256, x->at, f->at, y->at, (uint64_t)all, (uint64_t)planes,
-                (uint64_t)(planes ? e[0] / planes : 0), (uint64_t)h, (uint64_t)w, (uint64_t)t[1 + are_planes],
-                (uint64_t)t[2 + are_planes], (uint64_t)e[1], (uint64_t)e[2], (uint64_t)n[1], (uint64_t)n[2], (uint64_t)n[3],
-                (uint64_t)n[4], (uint64_t)n[5], (uint64_t)n[6], (uint64_t)of_x, (uint64_t)of_f, (uint64_t)of_y);
+  if (!are_planes && factors) how = room_take(&room, (size_t)factors * 4, &by);
+  if (!how && by != f->at)
+    how = LAUNCH(g, m, "stencil_turn", (factors - 1) / 256 + 1, 256, f->at, by, (uint64_t)e[0], (uint64_t)(e[1] * e[2]),
+                 (uint64_t)factors);
+  if (!how)
+    how = LAUNCH(g, m, "stencil", (all - 1) / 256 + 1, 256, x->at, by, y->at, (uint64_t)all, (uint64_t)planes, (uint64_t)e[0],
+                 (uint64_t)h, (uint64_t)w, (uint64_t)oh, (uint64_t)ow, (uint64_t)e[1], (uint64_t)e[2], (uint64_t)n[1],
+                 (uint64_t)n[2], (uint64_t)n[3], (uint64_t)n[4], (uint64_t)n[5], (uint64_t)n[6], (uint64_t)t[0],
+                 (uint64_t)(d[0] * h * w * planes));
+  return room_give(&room), how;
 }
