@@ -351,3 +351,12 @@ SCOPED(einsum_path_says_what_is_wrong_and_takes_one_operand) {
   for (int i = 0; i < 10; i++) EXPECT_INT(weft_einsum_path("ij,jk->", 1, two, pairs, NULL), WEFT_ERR_ARG);
   EXPECT_INT(mem_live(), live); /* the message of the last one, and of none before it */
 }
+
+/* ij,jk,kl: a b first, then its result by c, turned; the plan has the products in that order, with their sizes. */
+SCOPED(a_plan_shows_in_which_order_einsum_takes_operands_together) {
+  weft_array *x[] = { weft_full(WEFT_F32, WEFT_DIMS(64, 512), 1), weft_full(WEFT_F32, WEFT_DIMS(512, 48), 2), weft_full(WEFT_F32, WEFT_DIMS(48, 256), 3) };
+  EXPECT_OK(weft_eval(3, x));
+  weft_array *y = weft_einsum("ij,jk,kl->il", 3, x);
+  const char *plan = weft_show(1, &y, "plan"), *first = plan ? strstr(plan, "M=64, N=48, K=512") : NULL;
+  EXPECT(first && strstr(first, "M=256, N=64, K=48"));
+}
