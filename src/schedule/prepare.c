@@ -500,8 +500,7 @@ static bool join_rows(struct work *w) {
 }
 
 bool prepare(struct work *w) {
-  if (!order(w) || (w->fuse && (count_uses(w), !problems_find(w)))) return false;
-  if (!attention_find(w) || !sums_join_products(w) || !order(w)) return false;
+  if (!order(w) || (w->fuse && !problems_find(w)) || !attention_find(w) || !sums_join_products(w) || !order(w)) return false;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);

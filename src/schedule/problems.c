@@ -252,16 +252,13 @@ static bool is_candidate(const struct node *n) {
 }
 
 static bool flatten_all(struct work *w, bool *any) {
-  bool is_flat = true;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     if (!is_candidate(x)) continue;
     *any = true;
-    if (x->in[0]->rank == x->op->library->core + 1) continue;
-    is_flat = false;
-    if (!flatten(w, x, n)) return false;
+    if (x->in[0]->rank > x->op->library->core + 1 && !flatten(w, x, n)) return false;
   }
-  return is_flat || nodes_order(w);
+  return true;
 }
 
 /* From the first problem that fits on; first -1: there is none. false: out of memory. */
@@ -290,7 +287,7 @@ static void leave_alone(const struct problem_search *s) {
 
 bool problems_find(struct work *w) {
   bool any = false;
-  if (!flatten_all(w, &any)) return false;
+  if (!flatten_all(w, &any) || (any && !nodes_order(w))) return false;
   for (int round = 0; any && round < MOST_ROUNDS; round++) {
     struct problem_search s;
     struct found f = { 0 };
