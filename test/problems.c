@@ -231,3 +231,23 @@ TEST(cuda_has_small_systems_in_lanes_with_the_bits_of_the_host) {
 TEST(systems_of_many_right_sides_in_lanes_have_the_bits_of_steps) {
   for (int k = 0; k < STORIES; k++) if (stories[k].make != derivatives) compare(k, k % FORMS, WEFT_F32, 2, 70, NULL);
 }
+
+/* Results stand in the memory of what they are made of, which dies. */
+SCOPED(small_systems_that_are_updated_in_place_are_those_of_the_arrays_before) {
+  for (int k = 0; k < 4; k++) {
+    weft_dtype t = k & 1 ? WEFT_F64 : WEFT_F32;
+    weft_array *a = weft_cast(definite(matrices(WEFT_F64, 4, 4, 7)), t), *first = weft_cast(definite(matrices(WEFT_F64, 4, 4, 7)), t);
+    EXPECT_OK(weft_eval(1, &a)); EXPECT_OK(weft_eval(1, &first));
+    for (int step = 0; step < 3; step++) {
+      weft_scope *s = weft_scope_open();
+      weft_update(a, k & 2 ? turned(weft_cholesky(a)) : weft_add(weft_inverse(a), turned(a)));
+      EXPECT_OK(weft_scope_close(s));
+    }
+    plan_use_fusing(false);
+    weft_array *want = first;
+    for (int step = 0; step < 3; step++) want = k & 2 ? turned(weft_cholesky(want)) : weft_add(weft_inverse(want), turned(want));
+    EXPECT_OK(weft_eval(1, &want));
+    plan_use_fusing(true);
+    EXPECT_SAME(a, want);
+  }
+}
