@@ -1578,3 +1578,22 @@ def test_rows_that_no_step_wrote_are_not_there():
                 assert added == 0
                 with pytest.raises(IndexError):
                     last(np.zeros(0), 0)
+
+
+def test_whatever_fails_says_at_which_node_and_line():
+    """Also what a row finds while it is traced, and a check that fails when it runs."""
+    x, y, n = pt.dvector("x"), pt.dvector("y"), pt.lscalar("n")
+    scanned = pytensor.scan(lambda a, h: h + a, sequences=[x], outputs_info=[pt.zeros(())], n_steps=n, return_updates=False)
+    failing = [
+        (x + y, np.ones(1), np.ones(4), 1, ValueError, r"Add\(x, y\)"),
+        (x.reshape((n, 2)), np.ones(5), np.ones(1), 2, ValueError, r"Reshape\{2\}\(x"),
+        (Assert("x is positive")(x, (x > 0).all()) * 2, -np.ones(3), np.ones(3), 1, AssertionError, r"^x is positive \(Assert"),
+        (pt.specify_shape(x, 3) * 2, np.ones(4), np.ones(4), 1, AssertionError, "SpecifyShape"),
+        (pt.split(x, [n, 2], n_splits=2)[0], np.ones(5), np.ones(1), 2, ValueError, r"Split"),
+        (x[y > 0], np.ones(3), np.ones(4), 1, IndexError, r"Subtensor"),
+        (scanned, np.ones(3), np.ones(3), 5, ValueError, r"rows.*Scan"),
+    ]
+    for out, a, b, steps, kind, node in failing:
+        with pytest.raises(kind, match=node) as caught:
+            function([x, y, n], out, on_unused_input="ignore")(a, b, steps)
+        assert "test_pytensor.py:" in str(caught.value)

@@ -3,6 +3,9 @@
 A step inside a side of an IfElse is one that nothing else needs: it is traced inside that side, so that it is computed, and may
 fail, only where that side is chosen.
 """
+import os
+
+import pytensor
 from pytensor.graph.basic import Constant
 from pytensor.ifelse import IfElse
 
@@ -10,6 +13,7 @@ from .row import find
 from .value import is_array, is_tensor
 
 FOLDED_DTYPES = ("int", "uint", "bool")
+PYTENSOR = os.path.dirname(pytensor.__file__) + os.sep
 CONTAINERS = ("Scan", "OpFromGraph", "IfElse", "CheckAndRaise", "RandomVariable")
 
 
@@ -26,9 +30,9 @@ class Step:
             kind.__name__ in CONTAINERS for kind in type(node.op).__mro__)
 
     def line(self):
-        """The user's line that made the node, as its file and number; None: rewrites, or a graph inside, do not know it."""
-        frames = [frame for trace in getattr(self.node.outputs[0].tag, "trace", ()) for frame in trace]
-        return (frames[-1][0], frames[-1][1]) if frames else None
+        """The user's line that made the node, or something inside of it, as its file and number; None: rewrites do not know it."""
+        inside = getattr(self.node.op, "fgraph", None)
+        return line_of(self.node) or (next(filter(None, map(line_of, inside.toposort())), None) if inside is not None else None)
 
     def text(self):
         """The node with the names of its variables."""
@@ -37,6 +41,13 @@ class Step:
     @property
     def is_choice(self):
         return isinstance(self.node.op, IfElse) and self.is_plain
+
+
+def line_of(node):
+    """That of the innermost call that is none of PyTensor's own."""
+    frames = [frame for trace in getattr(node.outputs[0].tag, "trace", ()) for frame in trace]
+    own = [frame for frame in frames if not frame[0].startswith(PYTENSOR)] or frames
+    return (own[-1][0], own[-1][1]) if own else None
 
 
 def looked_at(node):

@@ -1,4 +1,5 @@
 """A graph told to weft once: its steps in order, each by its row."""
+import re
 from sys import intern
 
 import numpy as np
@@ -8,6 +9,8 @@ from weft._core import built_from
 from . import fallback
 from .graph import Graph
 from .value import FAILURES, NeedsValue, NoRow, NotOpen, array, is_expression, shape_if_known
+
+LOCATED = re.compile(r", .*:\d+\)")  # what ends a message that says where it comes from
 
 
 class Demand(Exception):
@@ -23,16 +26,17 @@ class Trace:
     `told`. Outside of bodies (of a loop, a map, a choice) one whose array may be empty, and which nobody would make then, is an
     output that whoever calls looks at. Open: sizes of arguments are not known."""
 
-    def __init__(self, graphs, checks, told, is_open=False, line=("no line", 0)):
+    def __init__(self, graphs, checks, told, is_open=False, line=("no line", 0), node="no node"):
         self.graphs, self.checks, self.told, self.is_open = graphs, checks, told, is_open
         self.line = line  # the user's, of the step that is traced, or of the one it is inside of
+        self.node = node  # of that step, as text
 
     @property
     def is_body(self):
         return self.checks is None
 
     def body(self):
-        return Trace(self.graphs, None, self.told, self.is_open, self.line)
+        return Trace(self.graphs, None, self.told, self.is_open, self.line, self.node)
 
     def graph(self, fgraph):
         found = self.graphs.get(id(fgraph))
@@ -62,15 +66,28 @@ class Trace:
 
     def step(self, step, values, there):
         """The results of one step; what fails in it, now or when it runs, names its node and the user's line."""
-        outside = self.line
-        self.line = step.line() or outside
+        outside = self.line, self.node
+        self.line, self.node = step.line() or self.line, step.text()
         file, number = self.line
-        before = built_from(intern(f"{step.text()}, {file}"), number)
+        before = built_from(intern(f"{self.node}, {file}"), number)
         try:
             return self.results(step, values, there)
+        except FAILURES as error:
+            if not isinstance(error, weft.NoValueError) and len(error.args) == 1 and self.is_silent_of_lines(error.args[0]):
+                error.args = (self.located(error.args[0]),)
+            raise
         finally:
             built_from(None, before)
-            self.line = outside
+            self.line, self.node = outside
+
+    def located(self, message):
+        """With the node that is traced, its variables and the user's line, as weft's own failures have it."""
+        file, number = self.line
+        return f"{message} ({self.node}, {file}:{number})" if number else f"{message} ({self.node})"
+
+    def is_silent_of_lines(self, message):
+        """Whether nobody has said yet where it happened: neither weft nor the step of a graph inside."""
+        return isinstance(message, str) and not LOCATED.search(message)
 
     def results(self, step, values, there):
         """`there`: what an outermost step may ask the program for, else None."""
@@ -133,11 +150,12 @@ class Trace:
         for k in range(2):  # a side that cannot be is an error of whoever takes it
             if failed[k] is not None:
                 is_other = ~chosen if k == 0 else chosen
-                found[k] = [self.body().check(x, is_other, type(failed[k]), str(failed[k])) for x in found[1 - k]]
+                found[k] = [self.body().check(x, is_other, type(failed[k]), str(failed[k]), is_located=True) for x in found[1 - k]]
         return [weft.choose(chosen, a, b) for a, b in zip(*found)]
 
-    def check(self, x, condition, kind, message):
-        """x, if the condition holds; else the exception."""
+    def check(self, x, condition, kind, message, is_located=False):
+        """x, if the condition holds; else the exception, which says where it comes from."""
+        message = message if is_located else self.located(message)
         if not is_expression(condition):
             if not np.all(condition):
                 raise kind(message)
