@@ -515,8 +515,10 @@ def body_of(g, terms, like, depth=0):
              4: lambda: t + 0.1, 5: lambda: t.sum() if t.type.ndim else t, 6: lambda: t[::-1] if t.type.ndim else t}[int(g.rng.integers(7))]()
         value = t if value is None else (value + t if g.chance(0.6) else value * pt.tanh(t))
     value = pt.as_tensor_variable(0.25) if value is None else value
+    if like.zero is not None and like.ndim:
+        value = value + like.zero  # NumPy stretches what is written to a row of a state; a state of weft's keeps its sizes
     for _ in range(like.ndim - value.type.ndim):
-        value = value + like.zero if like.zero is not None else value.dimshuffle("x")
+        value = value.dimshuffle("x")
     return pt.cast(value, like.dtype)
 
 
