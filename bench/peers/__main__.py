@@ -10,6 +10,15 @@ from . import close, fresh, measure, report, systems, works
 BEGAN = time.perf_counter()
 STAMP = "%Y-%m-%d %H:%M"
 PROGRAMS_ON = ("weft", "MLX", "JAX", "torch.compile")
+# What was measured elsewhere, by the same works with --threads 16.
+MANY_CORES = """## On 16 cores
+
+A Sapphire Rapids with AMX, 2026-11-17. At 13:40, on the quiet machine, weft's time and how much longer NumPy, JAX and torch take: decoder step 2.02 ms, 2.2, 3.8, 8.3;
+encoder of 8x14 tokens 10.9 ms, 3.1, 2.7, 2.1, with weights held 6.2 ms, 4.8, 4.7, 3.4; normal 2.57 ms, 25, -, 10.5; permutation 2.92 ms, 8.2, -, 5.9; a vector
+by 4096² of 4 bits 181 µs, 58 GB/s of the 76 that can be read, 0.76. At 15:35, while other programs ran (37 GB/s could be read), before and after
+a change in the same run: bf16 1024³ by AMX with `WEFT_HALVES` 1 took 1.40 ms, 1.0 of JAX and 1.3 of torch, then 1.11 ms, 1.3 and 1.8 (from C 1.25 and
+0.87 ms, of which to pack the right operand takes 0.16); int8 1024³ 0.54 ms, 1.25 of JAX and 2.3 of torch; 64³ 10 µs on two threads, 0.80 of NumPy, and
+9.1 µs on one, as it is now, 0.97 of NumPy on one. Scatter-add to 1024 slots 0.81 ms, 9.4 times as fast as JAX, over 16M slots 34.7 ms, 1.95 as NumPy."""
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
 
 
@@ -185,6 +194,8 @@ The machine: {data["before"]} before, {data["after"]} after.
 {report.markdown(rows, systems_in(data))}
 
 {near}
+
+{MANY_CORES}
 
 {fresh_tables(data)}
 """
