@@ -372,6 +372,18 @@ def verdict(ours, theirs):
     return "" if near(ours[1], theirs[1]) else "other values"
 
 
+def as_arrays(calls):
+    """{call: the same with mx.array(..) around what is a list, a range or NumPy's}"""
+    kinds = sorted((kind for kind in EVERY if kind.startswith(("[", "(1", "(i", "(0", "range", "np.array", "np.dtype", "np.zeros", "np.arange"))), key=len, reverse=True)
+    found = {}
+    for call in calls:
+        kind = next((kind for kind in kinds if kind in call), None)
+        if kind:
+            made = f"list({kind})" if kind.startswith("range") else f"np.array({kind})" if kind.startswith("[np.") else kind
+            found[call] = call.replace(kind, f"mx.array({made})")
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--both", action="store_true")
@@ -398,6 +410,12 @@ def main():
     kinds = collections.defaultdict(list)
     for call, a, b in zip(calls, ours, theirs):
         kinds[verdict(a, b)].append((call, a, b))
+    beyond = as_arrays(call for call, _, _ in kinds["weft goes beyond"]) if args.each else {}
+    of_arrays = dict(zip(beyond, outcomes("mlx", list(beyond.values())))) if beyond else {}
+    for call, a, b in kinds.pop("weft goes beyond", []):
+        c = of_arrays.get(call)
+        how = "" if not c else ", as MLX does of mx.array(..)" if c[0] == "value" and near(a[1], c[1]) else ", otherwise than MLX of mx.array(..)" if c[0] == "value" else ""
+        kinds["weft goes beyond" + how].append((call, a, b))
     for kind, found in sorted(kinds.items()):
         if kind:
             print(f"{kind}: {len(found)}")

@@ -117,7 +117,8 @@ def test_classes_of_wrong_arguments():
     for wrong, kind in (
             (lambda: mx.sum(x, axis=2 ** 40), TypeError), (lambda: mx.sum(x, axis=mx.array(7)), IndexError), (lambda: mx.argmax(x, axis=2 ** 63), TypeError),
             (lambda: mx.fft.ifft(x, axis=np.ones((2, 2))), TypeError), (lambda: t @ np.int8(1), TypeError), (lambda: mx.result_type(x, "a"), ValueError),
-            (lambda: mx.array_equal(x, object()), ValueError), (lambda: mx.result_type(x, np.ones(3)), ValueError)):
+            (lambda: mx.array_equal(x, object()), ValueError), (lambda: mx.concatenate([1, 2]), TypeError), (lambda: mx.stack([x, np.ones(4)]), TypeError),
+            (lambda: mx.concatenate([x, mx.ones(4)]), ValueError), (lambda: mx.stack([x, mx.ones(4)]), ValueError), (lambda: mx.result_type(x, np.ones(3)), ValueError)):
         with pytest.raises(kind):
             wrong()
     assert mx.fft.rfft(x, axis=mx.array(1)).shape == (2, 2) and mx.vecdot(x, x, axis=np.array(0)).tolist() == [2.0, 2.0, 2.0]

@@ -66,6 +66,7 @@ for _kind, _is, _names in (
     ("a dtype", _is_dtype, "dtype"),
     ("an int or several", _one_or_more, "axis padding stride dilation output_padding kernel_dilation input_dilation reps"),
     ("several ints", _is_ints, "shape strides axes s slice_size"),
+    ("a list of arrays", lambda x: isinstance(x, (list, tuple)) and all(map(_is_array, x)), "arrays"),
 ):
     _KINDS.update((name, (_kind, _is)) for name in _names.split())
 _EITHER = {  # parameters that are of another kind in these functions
