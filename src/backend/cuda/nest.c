@@ -112,9 +112,10 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   if (others) ptx_line(p, "@!$first bra %s", others);
   else if (!w->lane) p->guard = "$first";
   p->uses_first |= !w->lane;
-  const char *at = ptx_walk_address(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
+  const char *at = ptx_store_held(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
+  if (!at) at = ptx_walk_address(p, s);
   if (!at) at = ptx_address(p, s->buf, s->at);
-  if (s->op == KIR_SET) ptx_store_value(p, space, d, at, s->in[0]);
+  if (s->op == KIR_SET) ptx_store_value(p, space, d, at, s->in[0]), ptx_move_held(p, s);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else if (p->survey.bufs[s->buf].private_op != KIR_OPS) ptx_combine_copy(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
@@ -375,9 +376,8 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
 /* The first steps of a loop, of which something is held. */
 static void held_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *leave, const char *step,
                        int copies, struct where w) {
-  const char *skip = ptx_label(p, "unheld"), *over = ptx_own(p, OWN_PRED);
-  if (p->held.loop != s || !p->walks || p->walks->loop != s) return;
-  ptx_line(p, "@!%s bra %s", p->held.is, skip);
+  const char *over = ptx_own(p, OWN_PRED);
+  if (!p->held.is_straight || p->held.loop != s || !p->walks || p->walks->loop != s) return;
   if (ptx_walks_ahead(p, p->walks, copies, &p->held)) {
     for (int i = 0; i < copies; i++) {
       p->early.turn = i;
@@ -388,7 +388,6 @@ static void held_steps(struct printer *p, const struct kir_stmt *s, const char *
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ptx_val(p, s->var), end); /* often that was all */
     ptx_line(p, "@%s bra %s", over, leave);
   }
-  ptx_place(p, skip);
 }
 
 /* A sum of products in every step of time, of which each waits for the one before. */
@@ -402,7 +401,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   struct ptx_early around = p->early;
   if (is_sum_in_time(s, &w)) {
     held_steps(p, s, end, leave, step, UNROLLED_IN_TIME, w);
-    together(p, s, end, step, UNROLLED_IN_TIME, w);
+    if (!p->held.is_straight && !p->held.is_elsewhere) together(p, s, end, step, UNROLLED_IN_TIME, w);
   }
   if (copies) together(p, s, end, step, copies, w);
   p->early.turn = -1;
@@ -445,15 +444,32 @@ static void hold(struct printer *p, const struct kir_stmt *time, const char *end
       if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME, end); return; }
 }
 
+/* All steps of time, where a thread has at most one lane and holds what it can: lanes are no loops then. Other launches go on with
+ * what is printed behind it. */
+static void straight_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *done, struct where w) {
+  const char *others = ptx_label(p, "others");
+  int n_checks = p->n_checks;
+  ptx_line(p, "@!%s bra %s", p->held.all, others);
+  p->held.is_straight = true;
+  repeat(p, s, end, "1", w);
+  ptx_line(p, "bra %s", done);
+  ptx_place(p, others);
+  p->held = (struct ptx_held){ .is_elsewhere = true };
+  p->n_checks = n_checks;
+}
+
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
   int n = length(&s->body);
   int depth = n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG;
   struct ptx_held around = p->held;
+  const char *done = NULL;
   if (w.time == s && p->survey.is_cooperative) hold(p, s, end);
   struct ptx_walks walks = ptx_walks_begin(p, s, depth);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
+  else if (w.time == s && p->held.lane) straight_steps(p, s, end, done = ptx_label(p, "done"), w);
   repeat(p, s, end, "1", w);
+  if (done) ptx_place(p, done);
   p->walks = walks.before, p->held = around;
 }
 
@@ -680,6 +696,18 @@ static void one_by_one(struct printer *p, const struct kir_stmt *s, struct ptx_r
   if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
 }
 
+/* A thread has one lane of it or none. */
+static bool is_one_lane(struct printer *p, const struct kir_stmt *s, const char *end) {
+  return p->held.is_straight && s->extent == KIR_N && !strcmp(end, ptx_lin(p, p->held.lane->at[0]));
+}
+
+static void one_lane(struct printer *p, const struct kir_stmt *s, struct where w) {
+  const char *skip = ptx_label(p, "none");
+  ptx_line(p, "@!%s bra %s", p->held.is, skip);
+  one_copy(p, s, "$lanes", w);
+  ptx_place(p, skip);
+}
+
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   struct ptx_range r = range_of(p, s);
   w.lane = s, w.lo = r.lo, w.serial = NULL;
@@ -705,7 +733,8 @@ static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where 
   } else {
     p->uses_thread[PTX_LANES] = true;
     ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), r.lo);
-    repeat(p, s, r.hi, "$lanes", w);
+    if (is_one_lane(p, s, r.hi)) one_lane(p, s, w);
+    else repeat(p, s, r.hi, "$lanes", w);
   }
   ptx_meet(p, s);
   if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");

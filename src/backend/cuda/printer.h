@@ -48,12 +48,15 @@ struct ptx_early {
  * in registers (walk.c). */
 enum { PTX_NEXT = 4 };
 struct ptx_held {
-  const struct kir_stmt *loop, *load; /* NULL: there is none */
-  const char *is;                  /* whether this launch holds it: there are as many steps, and a thread for every lane */
+  const struct kir_stmt *loop, *load, *lane; /* NULL: there is none; the loop stands in the lane */
+  const char *all;                 /* whether this launch holds it: there are as many steps, and a thread for every lane; .. */
+  const char *is;                  /* .. and this thread has a lane */
   const char *reg[PTX_EARLY_COPIES];
-  const struct kir_stmt *next[PTX_NEXT]; /* loads of the lane that are asked for a step of time ahead, and where they are */
-  const char *next_reg[PTX_NEXT];
-  int n_next;
+  bool is_straight, is_elsewhere;  /* what is printed is for launches that hold it, or for the others alone */
+  /* Accesses of the lane at another address in each step of time, by the same bytes: what is loaded, into a register, is asked for a
+   * step ahead. */
+  struct { const struct kir_stmt *s; const char *reg, *at, *by; } moving[PTX_NEXT];
+  int n_moving;
 };
 
 struct where;
@@ -154,6 +157,8 @@ bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const str
 void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
               const char *time_end);
 bool ptx_load_held(struct printer *, const struct kir_stmt *load, const struct where *); /* false: it is not asked for ahead */
+const char *ptx_store_held(struct printer *, const struct kir_stmt *store); /* its address; NULL: it does not move on */
+void ptx_move_held(struct printer *, const struct kir_stmt *store);         /* behind it */
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */
 const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */

@@ -302,40 +302,78 @@ static bool can_be_held(const struct printer *p, const struct kir_stmt *time, co
   return by_loop && by_lane; /* what all lanes share comes to all of them at once anyway */
 }
 
-/* The loads of the lane that the first step of time wants, if there is one. */
-static void hold_first(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const char *time_end) {
-  struct ptx_held *h = &p->held;
-  const char *is_there = ptx_own(p, OWN_PRED), *guard = p->guard;
-  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, ptx_val(p, time->var), time_end);
-  p->guard = is_there;
-  for (const struct kir_stmt *s = lane->body.first; s && h->n_next < PTX_NEXT; s = s->next) {
-    if (!is_fetched(p, s) || !is_asked_ahead(p, time, lane, s)) continue;
-    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-    h->next[h->n_next] = s;
-    ptx_load(p, ".global.nc", d, h->next_reg[h->n_next++] = ptx_own_of(p, d), ptx_address(p, s->buf, s->at));
+/* At most one step of time a product, so that the address moves on by the same bytes. */
+static bool moves_evenly(const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+  bool moves = false;
+  for (int d = 0; d < s->n_at; d++) {
+    if (!is_steady(time, lane, s->at[d])) return false;
+    for (int i = 0; i < s->at[d].n; i++) {
+      int n = 0;
+      for (int j = 0; j < s->at[d].term[i].n; j++) n += s->at[d].term[i].val[j] == time->var;
+      if (n > 1) return false;
+      moves |= n > 0;
+    }
   }
-  p->guard = guard;
+  return moves;
 }
 
-/* What was asked for in the step before, where it is held; and what the next step wants. */
+static bool is_moving(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+  if ((s->kind != KIR_LOAD && s->kind != KIR_STORE) || !moves_evenly(time, lane, s)) return false;
+  if (s->kind == KIR_LOAD) return is_fetched(p, s) && may_fetch(time);
+  return s->op == KIR_SET && p->k->bufs[s->buf].kind == KIR_OUT;
+}
+
+/* The addresses of the first step of time, and what that loads, if there is one. */
+static void hold_moving(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const char *time_end) {
+  struct ptx_held *h = &p->held;
+  const char *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *t = ptx_val(p, time->var);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, time_end);
+  for (const struct kir_stmt *s = lane->body.first; s && h->n_moving < PTX_NEXT; s = s->next) {
+    if (!is_moving(p, time, lane, s)) continue;
+    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *reg = NULL;
+    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    ptx_line(p, "mov.s64 %s, %s", at, ptx_address(p, s->buf, s->at));
+    ptx_line(p, "add.s64 %s, %s, 1", t, t);
+    ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), at);
+    ptx_line(p, "sub.s64 %s, %s, 1", t, t);
+    p->guard = is_there;
+    if (s->kind == KIR_LOAD) ptx_load(p, ".global.nc", d, reg = ptx_own_of(p, d), at);
+    p->guard = guard;
+    h->moving[h->n_moving].s = s, h->moving[h->n_moving].reg = reg;
+    h->moving[h->n_moving].at = at, h->moving[h->n_moving++].by = by;
+  }
+}
+
+static int find_moving(const struct printer *p, const struct kir_stmt *s) {
+  int i = p->held.is_straight ? p->held.n_moving - 1 : -1;
+  while (i >= 0 && p->held.moving[i].s != s) i--;
+  return i;
+}
+
+/* What was asked for in the step before; and what the next step wants. */
 bool ptx_load_held(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  const struct ptx_held *h = &p->held;
-  int i = 0;
-  while (i < h->n_next && h->next[i] != s) i++;
-  if (i == h->n_next || p->guard) return false;
+  int i = find_moving(p, s);
+  if (i < 0) return false;
   weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-  const char *t = ptx_val(p, w->time->var), *is_not = ptx_own(p, OWN_PRED), *is_there = ptx_own(p, OWN_PRED);
-  ptx_mov(p, d, ptx_val(p, s->out[0]), h->next_reg[i]);
-  ptx_line(p, "not.pred %s, %s", is_not, h->is);
-  p->guard = is_not;
-  ptx_load(p, ".global.nc", d, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
-  ptx_line(p, "add.s64 %s, %s, 1", t, t);
-  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is_there, t, w->time_end, h->is);
+  const char *ahead = ptx_own(p, OWN_LONG), *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *at = p->held.moving[i].at;
+  ptx_mov(p, d, ptx_val(p, s->out[0]), p->held.moving[i].reg);
+  ptx_line(p, "add.s64 %s, %s, 1", ahead, ptx_val(p, w->time->var));
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, ahead, w->time_end);
+  ptx_line(p, "add.s64 %s, %s, %s", at, at, p->held.moving[i].by);
   p->guard = is_there;
-  ptx_load(p, ".global.nc", d, h->next_reg[i], ptx_address(p, s->buf, s->at));
-  p->guard = NULL;
-  ptx_line(p, "sub.s64 %s, %s, 1", t, t);
+  ptx_load(p, ".global.nc", d, p->held.moving[i].reg, at);
+  p->guard = guard;
   return true;
+}
+
+const char *ptx_store_held(struct printer *p, const struct kir_stmt *s) {
+  int i = find_moving(p, s);
+  return i < 0 ? NULL : p->held.moving[i].at;
+}
+
+void ptx_move_held(struct printer *p, const struct kir_stmt *s) {
+  int i = find_moving(p, s);
+  if (i >= 0) ptx_line(p, "add.s64 %s, %s, %s", p->held.moving[i].at, p->held.moving[i].at, p->held.moving[i].by);
 }
 
 void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
@@ -347,11 +385,11 @@ void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_s
   const char *n = ptx_lin(p, lane->at[0]), *j = ptx_val(p, lane->var), *k = ptx_val(p, loop->var), *skip = ptx_label(p, "unheld");
   const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *first;
   struct ptx_held *h = &p->held;
-  *h = (struct ptx_held){ .loop = loop, .load = s, .is = ptx_own(p, OWN_PRED) };
+  *h = (struct ptx_held){ .loop = loop, .load = s, .lane = lane, .all = ptx_own(p, OWN_PRED), .is = ptx_own(p, OWN_PRED) };
   p->uses_thread[PTX_LANES] = true;
-  ptx_line(p, "setp.le.s64 %s, %s, $lanes", h->is, n);
-  ptx_line(p, "setp.ge.and.s64 %s, %s, %d, %s", h->is, ptx_lin(p, loop->at[0]), steps, h->is);
-  ptx_line(p, "setp.lt.and.s64 %s, $lane, %s, %s", h->is, n, h->is); /* threads without a lane hold nothing */
+  ptx_line(p, "setp.le.s64 %s, %s, $lanes", h->all, n);
+  ptx_line(p, "setp.ge.and.s64 %s, %s, %d, %s", h->all, ptx_lin(p, loop->at[0]), steps, h->all);
+  ptx_line(p, "setp.lt.and.s64 %s, $lane, %s, %s", h->is, n, h->all); /* threads without a lane hold nothing */
   ptx_line(p, "@!%s bra %s", h->is, skip);
   ptx_line(p, "mov.s64 %s, $lane", j);
   ptx_line(p, "mov.s64 %s, 0", k);
@@ -363,7 +401,7 @@ void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_s
     ptx_load(p, ptx_space(p, s->buf), d, h->reg[i] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype), at);
     ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
   }
-  hold_first(p, time, lane, time_end);
+  hold_moving(p, time, lane, time_end);
   ptx_place(p, skip);
 }
 
