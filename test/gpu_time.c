@@ -46,6 +46,41 @@ TEST(cuda_products_in_time_of_doubles_have_the_bits_of_the_host) {
   for (int64_t width = 63; has_gpu() && width < 66; width++) expect_same(WEFT_F64, 2, 2, width);
 }
 
+/* Two products a step, one of what the other gives, from the last row of x on; the last state too, and the derivative by it. */
+static void expect_gates(int64_t times, int64_t batch, int64_t width) {
+  void *got[2][3];
+  size_t bytes[3];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *x = weft_mul(numbers(WEFT_F32, 3, (int64_t[]){ times + 1, batch, width }), weft_scalar(0.1)), *y[3];
+    weft_array *w = weft_mul(numbers(WEFT_F32, 2, (int64_t[]){ width, width }), weft_scalar(0.02)), *u = weft_transpose(w, NULL);
+    weft_array *h0 = numbers(WEFT_F32, 2, (int64_t[]){ batch, width });
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *x_t = weft_loop_each(l, weft_flip(weft_slice(x, 0, 0, times, 1), 0)), *h = weft_loop_carry(l, h0);
+    weft_array *z = weft_sigmoid(weft_add(weft_matmul(h, w), x_t)), *c = weft_tanh(weft_add(weft_matmul(weft_mul(z, h), u), x_t));
+    weft_array *next = weft_add(weft_mul(z, h), weft_mul(weft_sub(weft_scalar(1), z), c));
+    weft_loop_next(l, h, next);
+    y[0] = weft_loop_all(l, c), y[1] = weft_loop_last(l, h);
+    weft_loop_close(l);
+    weft_grad(weft_add(weft_sum(y[0], WEFT_ALL), weft_sum(y[1], WEFT_ALL)), 1, &h0, &y[2]);
+    for (int k = 0; k < 3; k++) got[device][k] = bits_of(y[k], &bytes[k]);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  for (int k = 0; k < 3; k++) {
+    if (memcmp(got[0][k], got[1][k], bytes[k]))
+      test_fail(__FILE__, __LINE__, "%lld steps, %lld wide: result %d", (long long)times, (long long)width, k);
+    free(got[0][k]), free(got[1][k]);
+  }
+}
+
+TEST(cuda_gates_in_time_have_the_bits_of_the_host) {
+  test_watchdog(300);
+  for (int64_t times = 0; has_gpu() && times < 4; times++) expect_gates(times, 2, 64);
+  if (has_gpu()) expect_gates(3, 1, 70), expect_gates(2, 3, 20);
+}
+
 /* Four quotients by one number in every step: of numbers of all sizes, zeros and infinities among them. */
 TEST(cuda_quotients_by_one_number_have_the_bits_of_the_host) {
   enum { T = 6, B = 64 };
