@@ -149,6 +149,12 @@ static weft_array *kept_less(weft_array *x) {
   weft_checkpoint(1, &x, 1, &y);
   return y;
 }
+static weft_array *steps_below(weft_array *x) { /* told below a call and a choice, which derivatives write out */
+  weft_array *p = weft_gt(all_of(x), weft_scalar(-9));
+  weft_array *a = until(weft_choose(p, x, weft_mul(x, weft_scalar(2))), true, ALL);
+  weft_array *b = until(weft_mul(x, called(x, mask)), true, ALL);
+  return weft_add(all_of(a), all_of(b));
+}
 static weft_array *called_steps(weft_array *x) { return called(x, steps_doubled); }
 static weft_array *called_mask(weft_array *x) { return weft_mul(called(x, mean_of_mask), all_of(x)); }
 static weft_array *called_size(weft_array *x) { return weft_mul(called(x, size_of_mask), all_of(above(x))); }
@@ -159,6 +165,7 @@ static const struct { const char *name; weft_array *(*of)(weft_array *); } STORY
   S(size_of_mask), S(full_as_mask), S(wide_as_mask), S(places_in_mask), S(sorted_mask), S(sums_of_mask), S(weight_of_mask),
   S(outer_mask), S(nonzero), S(unique), S(cut), S(counted_steps), S(counted_last), S(joined), S(flat_steps), S(both_kinds),
   S(choice), S(inside), S(captured), S(kept_less), S(called_steps), S(called_mask), S(called_size),
+  S(steps_below),
 #undef S
 };
 enum { N_STORIES = sizeof STORY / sizeof *STORY };
@@ -300,4 +307,26 @@ TEST(what_a_side_of_a_choice_has_evaluated_stays_outside) {
     for (int k = 0; k < WIDE; k++) EXPECT(fabs(dx[k] - (!taken ? 1 : ROW[0][k] > 0 ? 1.5 * sqrt(ROW[0][k]) : 0)) < 1e-12);
     weft_scope_discard(s);
   }
+}
+
+/* A function of any width, whose body has a loop that only depends on a size that is known, and keeps every second carry. */
+TEST(what_a_function_has_evaluated_while_it_was_written_is_so_in_every_call) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(1, WEFT_ANY)), *y;
+  weft_loop *l = weft_loop_open(weft_integer(6));
+  weft_array *c = weft_loop_carry(l, weft_cast(weft_size(x, 0), WEFT_F64)), *next = weft_add(c, c);
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(next, weft_scalar(5)));
+  weft_loop_recompute(l, 2);
+  weft_array *rows = weft_loop_all(l, next);
+  weft_loop_close(l);
+  EXPECT_INT(weft_dim(rows, 0), 3);
+  weft_function *f = weft_compile(body, 1, &x, 1, &rows);
+  for (int64_t n = 1; n < 4; n++) {
+    weft_array *arg = weft_full(WEFT_F64, WEFT_DIMS(1, n), 1);
+    weft_call(f, 1, &arg, 1, &y);
+    EXPECT_F64(y, 2, 4, 8);
+  }
+  weft_scope_discard(outer);
 }

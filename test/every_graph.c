@@ -53,6 +53,7 @@ static void *room_for(size_t n, size_t size) {
 
 static void bind(struct sizes *s, dim symbol, int64_t value) {
   if (dim_is_known(symbol) || !dim_is_symbol(symbol)) return;
+  for (int i = 0; i < s->n; i++) if (s->symbol[i] == symbol) return (void)(s->value[i] = value);
   if (s->n == s->room) {
     s->room = 2 * s->room + 16;
     s->symbol = realloc(s->symbol, sizeof *s->symbol * (size_t)s->room);
@@ -62,9 +63,20 @@ static void bind(struct sizes *s, dim symbol, int64_t value) {
   s->symbol[s->n] = symbol, s->value[s->n++] = value;
 }
 
-/* What is known here and around; the newest number of a symbol counts. */
+static int64_t number_of_symbol(const struct stage *s, dim d) {
+  for (; s; s = s->outer)
+    for (int i = 0; i < s->sizes.n; i++) if (s->sizes.symbol[i] == d) return s->sizes.value[i];
+  return -1;
+}
+
+/* What is known here and around; the innermost number of a symbol counts. */
 static int64_t number_of(const struct stage *s, dim d) {
   if (dim_is_known(d)) return d;
+  if (dim_is_symbol(d)) {
+    int64_t x = number_of_symbol(s, d);
+    dim told = x < 0 ? dim_resolve(d) : d;
+    return told == d ? x : number_of(s, told);
+  }
   int n = 0, at = 0;
   for (const struct stage *t = s; t; t = t->outer) n += t->sizes.n;
   dim *symbol = room_for((size_t)n, sizeof *symbol);

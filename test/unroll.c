@@ -72,7 +72,7 @@ static weft_array *sequence(const struct loop *l, struct node *xs, int64_t n) {
   struct node *out = NULL;
   struct failure *why = NULL;
   if (dim_is_known(l->steps)) return handle(xs);
-  if (graph_specialise(0, NULL, NULL, 1, &l->steps, &(dim){ n }, 1, &xs, &out, &why)) return array_of(out);
+  if (graph_specialise(false, 0, NULL, NULL, 1, &l->steps, &(dim){ n }, 1, &xs, &out, &why)) return array_of(out);
   return array_failed(why);
 }
 
@@ -106,7 +106,7 @@ static weft_array *without(struct node *loop, weft_array *a) {
   struct failure *why = NULL;
   int n_symbols = dim_is_known(l->length) ? 0 : l->steps == l->length || dim_is_known(l->steps) ? 1 : 2;
   depth--;
-  if (graph_specialise(n_items, item, to, n_symbols, symbol, value, 1, &a->node, &out, &why)) return array_of(out);
+  if (graph_specialise(false, n_items, item, to, n_symbols, symbol, value, 1, &a->node, &out, &why)) return array_of(out);
   test_fail(__FILE__, __LINE__, "%s", failure_message(why));
   failure_release(why);
   return a;

@@ -56,6 +56,7 @@ static void free_results(const struct subgraph *g, struct node **results[]) {
 static bool changes(const struct copy *c, int i) { return ((const struct expansion *)c)->is_expanded[i]; }
 
 static bool expand_marked(struct expansion *e) {
+  e->c.has_same_values = true; /* loops that have run are as long as they were */
   if (!copy_renew(&e->c, changes)) return false;
   struct node ***results = mem_alloc((size_t)e->c.g.n * sizeof *results);
   bool ok = results ? true : no_memory(&e->c);

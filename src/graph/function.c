@@ -195,10 +195,11 @@ static bool beside_arguments(const struct weft_function *f, struct node *const i
   return true;
 }
 
+/* A loop of the body that has run depends on no value of an input: it is as long in every call. */
 bool function_expand(struct weft_function *f, struct node *const in[], struct node *out[], struct failure **failure) {
   struct dim_table t = { 0 };
   bool ok = function_bind(f, "weft_call", in, &t, failure) &&
-            graph_specialise(f->n_in, f->in, in, t.n, t.symbol, t.value, f->n_out, f->out, out, failure);
+            graph_specialise(true, f->n_in, f->in, in, t.n, t.symbol, t.value, f->n_out, f->out, out, failure);
   if (ok && !beside_arguments(f, in, out)) {
     for (int k = 0; k < f->n_out; k++) node_release(out[k]), out[k] = NULL;
     *failure = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory");

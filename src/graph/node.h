@@ -131,8 +131,10 @@ bool graph_substitute(int n_from, struct node *const from[], struct node *const 
 /* The same where to[i] has the value of from[i]: lengths of loops that have been told stay. */
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **);
-/* graph_substitute, and symbol[i] becomes value[i] in every size of the copy, loop bodies included. */
-bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
-                      const dim value[], int n, struct node *const target[], struct node *out[], struct failure **);
+/* graph_substitute, or graph_repeat for has_same_values, and symbol[i] becomes value[i] in every size of the copy, loop bodies
+ * included. */
+bool graph_specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+                      const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
+                      struct failure **);
 
 #endif

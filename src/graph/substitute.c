@@ -60,10 +60,10 @@ static bool specialise(bool has_same_values, int n_from, struct node *const from
   return copy_end(&c, n, out, failure);
 }
 
-bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
-                      const dim value[], int n, struct node *const target[], struct node *out[],
+bool graph_specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+                      const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                       struct failure **failure) {
-  return specialise(false, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
+  return specialise(has_same_values, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
 }
 
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],

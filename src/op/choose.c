@@ -364,6 +364,7 @@ static bool sunk(uint64_t oldest, int n_walls, struct node *const wall[], int n,
                  struct failure **failure) {
   struct sinking s = { 0 };
   bool ok = copy_begin(&s.c, n, target, n_walls, wall, oldest);
+  s.c.has_same_values = true;
   if (ok && has_choice(&s)) {
     ok = has_room(&s) || no_memory(&s);
     if (ok && is_to_sink(&s, n, n_walls)) ok = copy_renew(&s.c, changes) && make_all(&s);

@@ -80,7 +80,7 @@ static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_
   if (!from) return *failure = no_memory(), false;
   memcpy(from, l->next, (size_t)(n_bodies(l) - 1) * sizeof *from);
   if (l->until) from[n - 1] = l->until;
-  bool ok = graph_specialise(n_vars(l), l->seq_var, to->seq_var, t->n, t->symbol, t->value, n, from, out, failure);
+  bool ok = graph_specialise(false, n_vars(l), l->seq_var, to->seq_var, t->n, t->symbol, t->value, n, from, out, failure);
   if (ok) {
     memcpy(to->next, out, (size_t)(n_bodies(l) - 1) * sizeof *out);
     if (l->until) to->until = out[n - 1];
@@ -183,14 +183,14 @@ static struct loop *same_shape(const struct loop *l) {
 }
 
 /* The loop with symbols replaced. The executed length of a copy is another one, and so is the number of steps if what
- * says it has become another node. */
+ * says it has become another node; a number, which was told before the loop became part of a body, stays. */
 static struct loop *resized(const struct loop *l, bool is_new_steps, bool is_deep, struct dim_table *t, struct failure **failure) {
   struct loop *to = same_shape(l);
   if (!to) return NULL;
   dim steps = dim_in(t, l->steps), length = dim_in(t, l->length);
   bool ok = true;
-  if (l->owns_steps && is_new_steps) ok = fresh(t, l->steps, &steps);
-  if (ok && l->until) ok = fresh(t, l->length, &length);
+  if (l->owns_steps && is_new_steps && (l->is_branch || !dim_is_known(steps))) ok = fresh(t, l->steps, &steps);
+  if (ok && l->until && !dim_is_known(length)) ok = fresh(t, l->length, &length);
   with_sizes(to, steps, l->owns_steps, l->until ? length : steps);
   if (ok && !is_deep) share_bodies(to, l);
   if (ok && is_deep) ok = resized_vars(to, l, t) && fill_bodies(to, l, t, failure);
@@ -253,7 +253,7 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
   struct node *now = NULL;
   if (to) {
     dim steps = l->n_seq ? in[l->has_steps]->dims[0] : l->steps; /* whoever copies gives it the name it has there */
-    with_sizes(to, steps, l->owns_steps, l->until ? dim_symbol() : steps);
+    with_sizes(to, steps, l->owns_steps, !l->until ? steps : dim_is_known(l->length) ? l->length : dim_symbol());
     if (vars_for(to, l, in) && fill_bodies(to, l, &(struct dim_table){ 0 }, failure) && carries_fit(to, failure))
       now = node_of(to, n->n_in, in);
     loop_release(to);
@@ -359,13 +359,9 @@ static bool is_among(int n, const struct serials own[], uint64_t serial) {
   return own[lo].from <= serial && serial < own[lo].to;
 }
 
-/* What was evaluated while the branch was written, and results of a loop that has told its length there: they stay outside with the
- * sizes that they have. */
+/* What was evaluated while the branch was written stays outside. */
 static bool is_there(const struct making *m, int i) {
-  const struct node *n = m->g.node[i];
-  bool is_item = n->op == &op_item && subgraph_arity(&m->g, i);
-  const struct node *of = is_item ? m->g.node[m->g.operand[m->g.first[i]]] : n;
-  return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY || (of->op == &op_loop && loop_has_told(loop_of(of)));
+  return atomic_load_explicit(&m->g.node[i]->state, memory_order_acquire) == NODE_READY;
 }
 
 /* Computed in a branch although it depends on no variable. What is fixed is not, so that all nodes of a body depend on
@@ -527,7 +523,7 @@ static int n_seq_used(const struct making *m) {
 static bool bodies_into(struct making *m, struct loop *l, struct failure **failure) {
   struct node **out = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *out);
   if (!out) return false;
-  bool ok = graph_substitute(m->n_captured + m->n_leaves, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
+  bool ok = graph_repeat(m->n_captured + m->n_leaves, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
   if (ok) {
     memcpy(l->next, out, (size_t)(l->n_carry + l->n_all) * sizeof *out);
     if (m->parts->until) l->until = out[m->n_bodies - 1];

@@ -210,9 +210,25 @@ static bool draft_rows(struct loop_draft *d, int n, struct node *const x[], stru
   return ok;
 }
 
-/* Whether n is a loop whose number of steps is that of a run. says_steps: what says the number depends on x. */
+/* Whether a loop in the bodies of l had run when they were written. Out of memory: false, as whoever goes on will notice. */
+static bool had_run_inside(const struct loop *l) {
+  struct subgraph g;
+  bool found = false;
+  for (int part = 0; !found && part < 1 + (l->until != NULL); part++) {
+    if (!subgraph_take(&g, part ? 1 : l->n_carry + l->n_all, part ? &l->until : l->next, 0, NULL, 0)) return false;
+    for (int i = 0; !found && i < g.n; i++) {
+      const struct loop *inner = g.node[i]->op == &op_loop ? loop_of(g.node[i]) : NULL;
+      found = inner && (loop_has_told(inner) || had_run_inside(inner));
+    }
+    subgraph_free(&g);
+  }
+  return found;
+}
+
+/* Whether n is a loop whose number of steps is that of a run, or in which one is. says_steps: what says the number depends on x. */
 static bool has_run(const struct node *n, bool says_steps) {
   const struct loop *l = n->op == &op_loop ? loop_of(n) : NULL;
+  if (l && had_run_inside(l)) return true;
   return l && (loop_has_told(l) || (l->has_steps && says_steps && !l->is_branch && dim_is_known(dim_resolve(l->steps))));
 }
 
@@ -347,7 +363,7 @@ static struct failure *size_names(int n, struct node *x[], struct node *const xs
   bool ok = now && ys && t.symbol;
   if (ok) t.value = t.symbol + most;
   for (int j = 0; ok && j < n; j++) if ((ok = (now[j] = name_with_sizes(x[j], xs[j])))) tell(&t, x[j], now[j]);
-  if (ok && t.n) ok = graph_specialise(n, x, now, t.n, t.symbol, t.value, m, y, ys, &why);
+  if (ok && t.n) ok = graph_specialise(true, n, x, now, t.n, t.symbol, t.value, m, y, ys, &why);
   if (!ok && !why) why = no_memory();
   for (int j = 0; ok && t.n && j < n; j++) node_release(x[j]), x[j] = node_retain(now[j]);
   for (int k = 0; ok && t.n && k < m; k++) node_release(y[k]), y[k] = ys[k], ys[k] = NULL;
