@@ -77,3 +77,20 @@ def test_a_held_array_is_not_computed_from_the_beginning_at_every_step(n, most):
         assert cost["operations"] <= most * n and cost["kernels"] <= 2
         weft.eval(s.sum())
         assert weft.get_active_memory() <= 3 * 4 * n + 4096
+
+
+@pytest.mark.parametrize("look", [weft.eval, lambda a: float(a[0]), lambda a: a.tolist()], ids=["eval", "a part", "tolist"])
+def test_a_result_that_is_never_asked_for_does_not_keep_the_steps_before(look):
+    """b goes from step to step beside a, and only a is looked at."""
+    f = weft.compile(lambda a, b: (weft.sin(a) * 0.9 + 0.1, b + a.sum()))
+    a, b, held = weft.ones((N,)), weft.array(0.0), []
+    for _ in range(30):
+        a, b = f(a, b)
+        look(a)
+        held.append((weft.live_nodes(), weft.get_active_memory()))
+    assert held[10:20] == held[20:30]
+    want, total = np.ones(N, np.float32), 0.0
+    for _ in range(30):
+        total += want.sum()
+        want = np.sin(want) * np.float32(0.9) + np.float32(0.1)
+    np.testing.assert_allclose(b, total, rtol=1e-4)

@@ -11,7 +11,8 @@ static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_ta
 bool eval_begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   const struct eval_settings *s = eval_settings();
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *s, .in_background = o->in_background,
-                      .only_targets = o->only_targets, .is_asked = is_asked(o), .n_heirs = o->n_heirs, .heir = o->heir };
+                      .only_targets = o->only_targets, .is_asked = is_asked(o), .has_scope = scope_is_open(),
+                      .n_heirs = o->n_heirs, .heir = o->heir };
   if (n) e->settings.device = device_for(target[0], s);
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
@@ -68,6 +69,21 @@ static bool all_forget(const struct eval *e, int n, struct node *const item[]) {
   return n > 0;
 }
 
+/* Arguments of a call that only the call holds, and that were computed for it, forget how they were made where all that was asked
+ * for does: a result beside, which somebody holds and never asks for, would keep the calls of all steps before. */
+static void forget_arguments(const struct eval *e, struct node *call) {
+  if (!e->is_asked || e->has_scope || e->settings.check) return;
+  graph_lock();
+  bool all = true;
+  for (int i = 0; i < e->n; i++) all &= e->forgets[i];
+  for (int k = 0; all && k < call->n_in; k++) {
+    struct node *n = call->in[k];
+    bool is_alone = atomic_load_explicit(&n->refs, memory_order_relaxed) == 1;
+    if (is_alone && n->n_in && node_state_of(n) == NODE_READY) node_forget(n);
+  }
+  graph_unlock();
+}
+
 /* Whether jobs lay idle, and have been made to go on; lock held, but not meanwhile. */
 static bool resumed(void) {
   if (!job_is_stuck()) return false;
@@ -120,6 +136,7 @@ static struct failure *approach(struct eval *e) {
     if (in_the_way == MOVES) f = eval_move(which);
     struct heirs none = { .call = which, .forgets = true };
     if (in_the_way == CALLS) f = eval_call(which, n_items, item, all_forget(e, n_items, item) ? &none : NULL);
+    if (in_the_way == CALLS && !f) forget_arguments(e, which);
     if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
     node_release(held);
     node_release(which);
