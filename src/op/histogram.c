@@ -24,8 +24,8 @@ static weft_array *added(weft_array *zeros, weft_array *slot, weft_array *weight
 
 /* ---- bincount ---- */
 
-/* As many bins as the largest of x needs, or n: u8 [bins]. Of x that may be empty, an element that counts for nothing is added. What
- * is below 0 needs one, which finds it wrong; what is beyond all memory needs no more than that. */
+/* As many bins as the largest of x needs, or n: u8 [bins]. Of x that may be empty, an element that counts for nothing is added.
+ * What is below 0 needs one, which finds it wrong; what is beyond all memory needs no more than that. */
 static weft_array *open_ruler(weft_array *x, int64_t n) {
   weft_array *least = weft_cast(weft_integer(n), WEFT_I64);
   dim length = dim_resolve(x->node->dims[0]);

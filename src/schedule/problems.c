@@ -17,7 +17,8 @@ enum {
   MANY_LANES = 8192,   /* problems that are worth compiling more than few operations, on the CPU */
   MOST_MEMORY = 24,    /* arrays that the kernel reads and writes: with room to spare in a draft */
   MOST_NUMBERS = 64,   /* scalars that it is given */
-  MOST_ROUNDS = 64     /* kernels that are looked for in a plan */
+  MOST_ROUNDS = 64,    /* kernels that are looked for in a plan, .. */
+  MOST_LOOKED = 1 << 20 /* .. each among all nodes: so many in all, after the first */
 };
 
 /* ---- the node that stands for it ---- */
@@ -288,7 +289,7 @@ static void leave_alone(const struct problem_search *s) {
 bool problems_find(struct work *w) {
   bool any = false;
   if (!flatten_all(w, &any) || (any && !nodes_order(w))) return false;
-  for (int round = 0; any && round < MOST_ROUNDS; round++) {
+  for (int round = 0; any && round < MOST_ROUNDS && (int64_t)round * w->list->n <= MOST_LOOKED; round++) {
     struct problem_search s;
     struct found f = { 0 };
     if (!search(&s, w)) return false;
