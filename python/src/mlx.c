@@ -64,7 +64,8 @@ int mlx_operands(int n, PyObject *const o[], weft_array *a[]) {
 }
 
 static int is_operand(PyObject *o) {
-  return array_check(o) || (!PyList_Check(o) && !PyTuple_Check(o) && !PyRange_Check(o) && convert_is_possible(o)) || mlx_is_made_of(o);
+  int is_sequence = PyList_Check(o) || PyTuple_Check(o) || PyRange_Check(o);
+  return array_check(o) || (!is_sequence && convert_is_possible(o)) || mlx_is_made_of(o);
 }
 
 /* ---- Operators ---- */
