@@ -101,6 +101,22 @@ static double right(weft_dtype t, int64_t n, const double *a, const double *b, i
   return rounded(t, sum);
 }
 
+/* A row of a [n] by b [n, m] at once, so that b is read as it lies: each element is that of `right`. */
+static void right_row(weft_dtype t, int64_t n, int64_t m, const double *a, const double *b, double *sum) {
+  double *block = malloc(sizeof *block * (size_t)(m + 1));
+  for (int64_t j = 0; j < m; j++) sum[j] = 0;
+  for (int64_t k = 0; k < n;) {
+    for (int64_t j = 0; j < m; j++) block[j] = 0;
+    for (int64_t end = k + KIR_PRODUCT_BLOCK < n ? k + KIR_PRODUCT_BLOCK : n; k < end; k++)
+      for (int64_t j = 0; j < m; j++)
+        block[j] = t == WEFT_F64 ? fma(a[k], b[k * m + j], block[j]) : (double)fmaf((float)a[k], (float)b[k * m + j], (float)block[j]);
+    for (int64_t j = 0; j < m; j++)
+      sum[j] = k <= KIR_PRODUCT_BLOCK ? block[j] : t == WEFT_F64 ? sum[j] + block[j] : (double)((float)sum[j] + (float)block[j]);
+  }
+  for (int64_t j = 0; j < m; j++) sum[j] = rounded(t, sum[j]);
+  free(block);
+}
+
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
 struct product { weft_dtype t; int64_t m, n, k; enum layout la, lb; double *a, *b, *want, *got; };
@@ -114,8 +130,7 @@ static void fill(struct product *p, int how) {
   for (int64_t i = 0; i < p->k * p->n; i++) p->b[i] = p->lb == STILL && i >= p->n ? p->b[i % p->n] : number(p->t);
   if (how == WITH_TINY) p->a[p->k / 2] = 0x1p-130, p->b[p->n / 2] = -0x1p-70;
   if (how == WITH_INFINITE) p->a[p->k / 2] = INFINITY, p->b[p->n / 2] = 0x1p120;
-  for (int64_t i = 0; i < p->m; i++)
-    for (int64_t j = 0; j < p->n; j++) p->want[i * p->n + j] = right(p->t, p->k, p->a + i * p->k, p->b + j, p->n);
+  for (int64_t i = 0; i < p->m; i++) right_row(p->t, p->k, p->n, p->a + i * p->k, p->b, p->want + i * p->n);
 }
 
 static void drop(struct product *p) { free(p->a), free(p->b), free(p->want), free(p->got); }
@@ -183,14 +198,12 @@ TEST(products_in_every_pair_of_layouts_are_right_to_the_bit) {
 TEST(large_products_are_right_to_the_bit) {
   static const int shape[][3] = { { 700, 600, 800 }, { 200, 1100, 3000 }, { 9, 500, 4100 }, { 513, 7, 2000 } };
   test_watchdog(200);
-  EACH_BACKEND(backend)
-    for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
-      if (*backend == 'v' && s == 1) continue;
-      struct product p = { WEFT_F32, shape[s][0], shape[s][1], shape[s][2], (enum layout)(s % 4), (enum layout)((s + 1) % 4), NULL, NULL, NULL, NULL };
-      fill(&p, ORDINARY);
-      multiply(&p, backend);
-      drop(&p);
-    }
+  for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+    struct product p = { WEFT_F32, shape[s][0], shape[s][1], shape[s][2], (enum layout)(s % 4), (enum layout)((s + 1) % 4), NULL, NULL, NULL, NULL };
+    fill(&p, ORDINARY);
+    EACH_BACKEND(backend) if (*backend != 'v' || s != 1) multiply(&p, backend);
+    drop(&p);
+  }
 }
 
 /* Few results of many terms: blocks of k are computed apart and added in order. */
