@@ -431,3 +431,27 @@ SCOPED(a_choice_of_numbers_and_what_is_no_condition) {
   EXPECT_INT(weft_check(weft_choose(weft_gt(f64s(3, ones), weft_scalar(0)), f64s(3, ones), f64s(3, ones))), WEFT_ERR_ARG);
   EXPECT_INT(weft_check(weft_choose(bool_of(1), f64s(3, ones), f64_of(1))), WEFT_ERR_SHAPE);
 }
+
+/* Rows: 0.5 times 1.5, again and again, until it is above 3; or twice that. */
+TEST(sides_as_long_as_loops_that_only_their_run_tells_are_refused_in_functions) {
+  enum { LAST = 5 };
+  weft_scope *outer = weft_scope_open();
+  weft_array *at = f64_of(0.5);
+  double last = 0.5;
+  for (int k = 0; k < LAST; k++) last *= 1.5;
+  for (int is_reduced = 0; is_reduced < 2; is_reduced++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_input(WEFT_F64, 0, NULL), *p = weft_lt(x, weft_scalar(1)), *y;
+    weft_array *a = rows_below_three(x), *b = weft_mul(rows_below_three(x), weft_scalar(2));
+    weft_array *out = is_reduced ? weft_choose(p, weft_max(a, WEFT_ALL), weft_max(b, WEFT_ALL)) : weft_choose(p, a, b);
+    weft_function *f = weft_compile(s, 1, &x, 1, &out);
+    weft_call(f, 1, &at, 1, &y);
+    weft_status status = weft_eval(1, &y);
+    EXPECT_INT(status, is_reduced ? WEFT_OK : WEFT_ERR_SHAPE);
+    if (status) EXPECT(strstr(weft_message(), "weft_choose: ") && strstr(weft_message(), "choose what is computed from the rows"));
+    else EXPECT_F64(y, last);
+  }
+  weft_array *x = f64_of(0.5), *y = weft_choose(weft_lt(x, weft_scalar(1)), rows_below_three(x), rows_below_three(weft_neg(x)));
+  EXPECT_F64(weft_max(y, WEFT_ALL), last);
+  weft_scope_discard(outer);
+}

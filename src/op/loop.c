@@ -611,8 +611,11 @@ static bool sizes_stay(const struct making *m, struct failure **failure) {
     for (int k = 0; l && k < m->n_bodies; k++) {
       if (!has_size_of(m->body[k], l)) continue;
       struct shape_text t;
-      *failure = fail(WEFT_ERR_SHAPE, m->body[k]->origin, "weft_loop: %s has as many rows as a loop inside has steps, which may be "
-                      "others in the next step: it cannot be carried or stacked", shape_show(m->body[k], &t));
+      const char *is_chosen = "weft_choose: %s has as many rows as a loop makes steps, which only that side tells: in a "
+                              "function, choose what is computed from the rows";
+      const char *is_looped = "weft_loop: %s has as many rows as a loop inside has steps, which may be others in the next step: it "
+                              "cannot be carried or stacked";
+      *failure = fail(WEFT_ERR_SHAPE, m->body[k]->origin, m->parts->own ? is_chosen : is_looped, shape_show(m->body[k], &t));
       return false;
     }
   }
