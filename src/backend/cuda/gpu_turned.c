@@ -178,8 +178,9 @@ static int count_early(const struct printer *p) {
   return length <= SHORT_BODY ? (int)least(n, PTX_EARLY) : 0;
 }
 
-/* What is not turned is loaded for n rows from r on before any of it is used, so that it is on its way together. */
-static void load_early(struct printer *p, const struct turned_tile *t, int n, const char *end) {
+/* What is not turned is loaded for n rows from r on before any of it is used, so that it is on its way together. is_again: into the
+ * registers that there are. */
+static void load_early(struct printer *p, const struct turned_tile *t, int n, const char *end, bool is_again) {
   const struct ptx_turned *turned = &p->plan->turned;
   const char *r = ptx_val(p, turned->par[turned->row]->var), *c = ptx_val(p, turned->lane->var), *from = ptx_own(p, OWN_LONG);
   int copy = 0;
@@ -194,8 +195,9 @@ static void load_early(struct printer *p, const struct turned_tile *t, int n, co
       p->early.n = 0, p->guard = is;
       for (const struct kir_stmt *s = turned->lane->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
         if (!comes_early(p, s)) continue;
-        const char *v = p->early.reg[p->early.n][copy] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype);
-        ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[s->buf].dtype, v, ptx_address(p, s->buf, s->at));
+        const char **v = &p->early.reg[p->early.n][copy];
+        if (!is_again) *v = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype);
+        ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[s->buf].dtype, *v, ptx_address(p, s->buf, s->at));
         p->early.s[p->early.n++] = s;
       }
       p->guard = NULL;
@@ -219,11 +221,25 @@ static void columns(struct printer *p, const struct turned_tile *t, int k) {
   p->early.turn = -1;
 }
 
-static void rows(struct printer *p, const struct turned_tile *t) {
+/* Rows of a thread that are loaded together, 1: none. */
+static int together_of(const struct printer *p) { return count_early(p) ? 4 : 1; }
+
+/* The first row of this thread; what it needs beside the tiles is asked for before these. Returns where the rows end. */
+static const char *begin_rows(struct printer *p, const struct turned_tile *t) {
   const struct ptx_turned *turned = &p->plan->turned;
-  const char *r = ptx_val(p, turned->par[turned->row]->var), *end = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED),
+  const char *end = ptx_own(p, OWN_LONG);
+  place_index(p, ptx_val(p, turned->par[turned->row]->var), t->row_0, t->own.y, 0);
+  ptx_line(p, "add.s64 %s, %s, %d", end, t->row_0, turned->side);
+  ptx_line(p, "min.s64 %s, %s, %s", end, end, t->n_rows);
+  if (together_of(p) > 1) load_early(p, t, together_of(p), end, false);
+  return end;
+}
+
+static void rows(struct printer *p, const struct turned_tile *t, const char *end) {
+  const struct ptx_turned *turned = &p->plan->turned;
+  const char *r = ptx_val(p, turned->par[turned->row]->var), *over = ptx_own(p, OWN_PRED),
              *again = ptx_label(p, "row"), *leave = ptx_label(p, "leave"), *tile[PTX_TURNED];
-  int step[PTX_TURNED], together = count_early(p) ? 4 : 1;
+  int step[PTX_TURNED], together = together_of(p);
   for (int i = 0; i < turned->n_loads; i++) {
     int width = kir_width((weft_dtype)p->k->bufs[turned->load[i]->buf].dtype);
     tile[i] = tile_place(p, turned->at[i], turned->side, width, t->own.y, t->own.x);
@@ -231,10 +247,7 @@ static void rows(struct printer *p, const struct turned_tile *t) {
   }
   p->tile = tile;
   place_index(p, r, t->row_0, t->own.y, 0);
-  ptx_line(p, "add.s64 %s, %s, %d", end, t->row_0, turned->side);
-  ptx_line(p, "min.s64 %s, %s, %s", end, end, t->n_rows);
   ptx_place(p, again);
-  if (together > 1) load_early(p, t, together, end);
   for (int k = 0; k < together; k++) {
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, r, end);
     ptx_line(p, "@%s bra %s", over, leave);
@@ -243,6 +256,7 @@ static void rows(struct printer *p, const struct turned_tile *t) {
     for (int i = 0; i < turned->n_loads; i++) ptx_line(p, "add.u64 %s, %s, %d", tile[i], tile[i], step[i]);
     ptx_line(p, "add.s64 %s, %s, %d", r, r, WARPS);
   }
+  if (together > 1) load_early(p, t, together, end, true);
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
   p->tile = NULL, p->early.n = 0;
@@ -325,9 +339,10 @@ void ptx_turned_body(struct printer *p) {
   struct turned_loop down = open_tiles(p, 'y', count_tiles(p, n_rows, t->side));
   struct turned_loop across = open_tiles(p, 'x', count_tiles(p, n_columns, t->side));
   struct turned_tile tile = { own, first_of(p, down.at, t->side), first_of(p, across.at, t->side), n_rows, n_columns };
+  const char *end = begin_rows(p, &tile);
   for (int i = 0; i < t->n_loads; i++) load_tile(p, i, &tile);
   ptx_line(p, "bar.sync 0");
-  rows(p, &tile);
+  rows(p, &tile, end);
   ptx_line(p, "bar.sync 0");
   close_tiles(p, across);
   close_tiles(p, down);
