@@ -66,6 +66,7 @@ TEST(cuda_running_sums_of_long_rows_have_the_bits_of_the_host) {
   expect_same(0, WEFT_F32, 1, 4096 * 3);
   expect_same(0, WEFT_F32, 2, 4096 * 2 + 100);
   expect_same(3, WEFT_F32, 1, 4096 * 17);
+  expect_same(0, WEFT_F32, 1, 4096 * 35);
   expect_same(1, WEFT_F64, 1, 4096 * 2 + 1);
   expect_same(0, WEFT_BF16, 3, 4096);
 }

@@ -252,7 +252,7 @@ TEST(malformed_trees_are_refused_not_trusted) {
 TEST(every_kernel_is_accepted_and_still_is_when_legal) {
   struct kir_kernel *k[TEST_KERNELS_MAX];
   int n = test_kernels(k);
-  EXPECT_INT(n, 60);
+  EXPECT_INT(n, 61);
   for (int i = 0; i < n; i++) {
     const char *why = kir_verify(k[i]);
     if (why) test_fail(__FILE__, __LINE__, "%s", why);
@@ -297,7 +297,8 @@ static bool is_one_of(const char *name, const char *const list[]) {
 
 TEST(outer_loops_that_may_be_cut_are_known) {
   static const char *const not_cut[] = { "scatter_private", "scatter_winner", "scatter_private_bf16", "layer_norm_grad",
-    "col_sum_tall", "full_sum", "full_sum_par", "cumsum_offsets", "scan_until", "while_shared", NULL };
+    "col_sum_tall", "full_sum", "full_sum_par", "cumsum_offsets", "recurrence", "scan_until",
+    "while_shared", NULL };
   static const char *const private[] = { "scatter_private", "scatter_winner", "scatter_private_bf16", "layer_norm_grad",
     "col_sum_tall", "full_sum_par", NULL };
   struct kir_kernel *k[TEST_KERNELS_MAX];

@@ -296,6 +296,17 @@ static void cumsum_apply(struct vm_case *c) {
   float local = 0;
   for (int64_t i = 0; i < N; i++) local = i % 4096 ? local + x[i] : x[i], y[i] = o[i / 4096] + local;
 }
+static void recurrence(struct vm_case *c) {
+  F(a); WANT(h); WANT(last); N(N);
+  double *b = case_in(c, "b"), *g = case_want(c, "g"), *total = case_want(c, "total"), t = 0;
+  int32_t *n = case_in(c, "n");
+  int64_t *m = case_want(c, "m"), u = 0;
+  float s = 1;
+  for (int64_t i = 0; i < N; i++) a[i] *= 0.3f;
+  memcpy(case_want(c, "a"), a, sizeof(float) * (size_t)N);
+  for (int64_t i = 0, j = N - 1; i < N; i++, j--) g[j] = t, t += b[j], s = fmaf(s, a[i], (float)b[j]), h[i] = s, m[i] = u += n[i];
+  *last = s, *total = t;
+}
 static void linear_scan(struct vm_case *c) {
   F(a); F(b); WANT(h); N(R); N(C);
   for (int64_t i = 0; i < R * C; i++) a[i] *= 0.3f;
@@ -600,6 +611,7 @@ static const struct row rows[] = {
   {"cumsum_totals", cumsum_totals, 0, 0, "x", {{0, 0}, {1, 1}, {4096, 1}, {4097, 2}, {20001, 5}, {-1}}},
   {"cumsum_offsets", cumsum_offsets, 0, 0, "t", SHORTER},
   {"cumsum_apply", cumsum_apply, 0, 0, "x o", {{0, 0}, {1, 1}, {4096, 1}, {4097, 2}, {20001, 5}, {-1}}},
+  {"recurrence", recurrence, 0, 1, "a b n", SHORTER},
   {"linear_scan", linear_scan, 0, 1, "a b", {{0, 3}, {3, 0}, {2, 1}, {3, 33}, {2, 9000}, {-1}}},
   {"embedding", embedding, 0, 0, "idx", {{0, 3, 4}, {6, 3, 4}, {40, 600, 9}, {3, 2, 0}, {5, 0, 2}, {-1}}},
   {"take", take, 0, 0, "idx", {{0, 4}, {1, 1}, {40, 9}, {3, 0}, {1300, 50}, {-1}}},

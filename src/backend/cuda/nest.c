@@ -108,6 +108,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   const char *space = ptx_space(p, s->buf), *guard = p->guard;
   const char *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others");
   bool meets = !w->lane && meets_others(p, s->buf);
+  if (ptx_chain_store(p, s)) return;
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
   else if (!w->lane) p->guard = "$first";
@@ -243,6 +244,7 @@ static void look(struct printer *p, const struct kir_stmt *loop, int steps) {
   ptx_line(p, "@%s bra %s", is, on);
   if (p->survey.is_cooperative) look_together(p, word);
   else ptx_line(p, "ld.volatile.global.u64 %s, [$stop]", word);
+  if (p->plan->chain) word = ptx_shuffle(p, WEFT_I64, "idx", word, "0", "-1"); /* all lanes end, or none */
   ptx_line(p, "setp.eq.u64 %s, %s, $stop_number", is, word);
   ptx_line(p, "@%s ret", is);
   ptx_place(p, on);
@@ -463,6 +465,7 @@ static void steps(struct printer *p, const struct kir_stmt *s, const char *end, 
   int depth = n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG;
   struct ptx_held around = p->held;
   const char *done = NULL;
+  if (p->plan->chain == s) ptx_chain_steps(p, s, end, w, look, one_copy);
   if (w.time == s && p->survey.is_cooperative) hold(p, s, end);
   struct ptx_walks walks = ptx_walks_begin(p, s, depth);
   p->walks = &walks;

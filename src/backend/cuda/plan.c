@@ -270,6 +270,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
       KIR_FOLD) + k->n_bufs, n_loops = count_loops(&k->body);
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
+  plan->chain = ptx_find_chain(s), plan->is_chain = plan->chain;
   plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
   plan->is_recurrent = s->is_recurrent;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
@@ -448,6 +449,7 @@ static int64_t crowd(const struct user *u) {
 /* Threads along lanes, then along rows, so that short lanes still fill a warp. */
 static void spread(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows = longest(u, PTX_ROWS, 0), planes = longest(u, PTX_PLANES, 0);
+  if (u->p->is_chain) lanes = 32; /* a warp */
   int64_t threads = spread_threads(u, lanes, rows), x = power_at_least(lanes, threads), y = power_at_least(rows, threads / x);
   s->block[0] = (unsigned)x, s->block[1] = (unsigned)y, s->block[2] = 1;
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);

@@ -59,6 +59,14 @@ struct ptx_held {
   int n_moving;
 };
 
+/* What the steps of a chain leave for the lane that stores it (gpu_chain.c). */
+enum { PTX_CHAINED = 4 };
+struct ptx_chain {
+  int n_stores;
+  const struct kir_stmt *store[PTX_CHAINED];
+  const char *kept[PTX_CHAINED], *is_own; /* is_own: the step is this lane's */
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -80,6 +88,7 @@ struct printer {
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   struct ptx_early early;
   struct ptx_held held;
+  const struct ptx_chain *chain; /* NULL: none is printed */
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   bool *made;                /* by value: arithmetic made it, so that nobody counts on the pattern of a NaN */
   int stack_bytes;           /* local memory of a thread */
@@ -249,6 +258,13 @@ bool ptx_name_elements(struct printer *, int n);
 /* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */
 void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
+
+/* gpu_chain.c: one serial loop, in all lanes of a warp. */
+const struct kir_stmt *ptx_find_chain(const struct survey *);
+bool ptx_chain_store(struct printer *, const struct kir_stmt *);
+void ptx_chain_steps(struct printer *, const struct kir_stmt *loop, const char *end, struct where,
+                     void (*look)(struct printer *, const struct kir_stmt *, int steps),
+                     void (*one)(struct printer *, const struct kir_stmt *, const char *step, struct where));
 
 /* gpu_pairs.c: a thread has two elements that draw from the same random words. */
 bool ptx_find_pairs(const struct survey *, struct ptx_pairs *);

@@ -117,6 +117,8 @@ struct ptx_plan {
   } running;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
+  const struct kir_stmt *chain; /* NULL, or the kernel is this serial loop, in all lanes of a warp; while it is printed */
+  bool is_chain;
   bool is_cooperative, is_single; /* single: one block of threads */
   bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks of 4096, all of them to one, or to all threads */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
