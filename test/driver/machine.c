@@ -631,6 +631,15 @@ static void step(struct block *b, struct thread *t) {
     case EX2: set(t, i, T_F32, of_f32((float)exp2(f32(in(b, t, i, 0))))); break; /* .approx: within two units of the last place */
     case LG2: set(t, i, T_F32, of_f32((float)log2(f32(in(b, t, i, 0))))); break;
     case RCP: { /* .approx: the nearest, or its neighbour, but of 2 - 2^-23, where no step of Newton's leads from there to the nearest */
+      if (i->t == T_F64) { /* the upper word of it alone */
+        double d;
+        uint64_t bits = get(b, t, &i->in[0], T_F64);
+        memcpy(&d, &bits, sizeof d);
+        d = 1 / d;
+        memcpy(&bits, &d, sizeof d);
+        set(t, i, T_F64, bits & ~(uint64_t)0xffffffff);
+        break;
+      }
       float x = f32(in(b, t, i, 0)), r = 1 / x;
       set(t, i, T_F32, of_f32(of_f32(x) & 1 && (of_f32(x) & 0x7fffff) != 0x7fffff ? nextafterf(r, 0) : r));
       break;

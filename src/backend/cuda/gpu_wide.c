@@ -18,6 +18,9 @@
 /* Elements of a row for each thread, the longest row that registers hold, threads of a block with longer ones, and blocks that find
  * room on a processor: while one waits at a barrier others load. */
 enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, ROW_BLOCKS = 4 };
+/* The same of spread kernels with quotients, whose arithmetic hides loads only if there are others to compute. The linker's
+ * compiler takes as many registers as it likes unless it is told (GELU in bf16: 85 instead of 48). */
+enum { QUOTIENT_BLOCKS = 5, MOST_OF_QUOTIENTS = 400 };
 enum { MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
@@ -294,11 +297,37 @@ static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, 
   ptx_load_each(p, s, space, ptx_address(p, s->buf, s->at), each, element);
 }
 
+static const struct kir_stmt *maker_of(const struct kir_block *b, int v) {
+  const struct kir_stmt *found = NULL;
+  for (const struct kir_stmt *s = b->first; s && !found; s = s->next)
+    if (s->kind == KIR_OP && s->n_out == 1 && s->out[0] == v) return s;
+    else found = maker_of(&s->body, v);
+  return found;
+}
+
+/* The f32 that v is, rounded to bf16; -1: v comes from elsewhere, or the pattern of a NaN matters. */
+static int rounded(struct printer *p, int v) {
+  const struct kir_stmt *s = maker_of(&p->k->body, v);
+  bool is = s && s->op == KIR_CAST && s->dtype == WEFT_BF16 && p->k->vals[s->in[0]].dtype == WEFT_F32 &&
+            p->k->vals[s->in[0]].kind == KIR_RESULT && ptx_is_made(p, s->in[0]) && !ptx_is_narrow(p, s->in[0], WEFT_BF16);
+  return is ? s->in[0] : -1;
+}
+
+/* Pairs of numbers are rounded and packed by one instruction: of v nothing else may be left to do. */
+static void rounded_pairs(struct printer *p, int of, int n, const int element[], const char *r[]) {
+  for (int i = 0; i < n; i += 2) {
+    const char *low = p->wide[element[i]][of], *high = p->wide[element[i + 1]][of];
+    ptx_line(p, "cvt.rn.bf16x2.f32 %s, %s, %s", r[i / 2] = ptx_own(p, OWN_WORD), high, low);
+  }
+}
+
 void ptx_store_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
   weft_dtype d = memory_of(p, s);
   int width = kir_width(d), v = s->in[0], a_word = width < 4 ? 4 / width : 1;
+  int of = d == WEFT_BF16 && n % 2 == 0 ? rounded(p, v) : -1;
   const char *r[PTX_WIDE] = { 0 };
-  for (int i = 0; i < n; i++) {
+  if (of >= 0) rounded_pairs(p, of, n, element, r);
+  for (int i = 0; i < n && of < 0; i++) {
     p->reg = p->wide[element[i]];
     const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
     if (width >= 4) { r[i] = x; continue; }
@@ -381,7 +410,8 @@ static void quotients(struct printer *p, const struct kir_stmt *s, int e, int ea
   struct ptx_quotient q[PTX_WIDE];
   for (int i = 0; i < each; i++) {
     p->reg = p->wide[e + i];
-    q[i] = (struct ptx_quotient){ ptx_val(p, s->in[0]), ptx_val(p, s->in[1]), ptx_val(p, s->out[0]), true };
+    q[i] = (struct ptx_quotient){ ptx_val(p, s->in[0]), ptx_val(p, s->in[1]), ptx_val(p, s->out[0]), true,
+                                  ptx_power(p, s) };
   }
   ptx_quotients(p, each, q);
   ptx_note_made(p, s);
@@ -605,9 +635,24 @@ static void long_rows(struct printer *p, int each) {
 void ptx_long_body(struct printer *p) { long_rows(p, p->plan->wide.each); }
 void ptx_loose_body(struct printer *p) { long_rows(p, 1); }
 
+static int length(const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) n += 1 + length(&s->body);
+  return n;
+}
+
+/* In lane loops; where they are long, registers are better left to the compiler. */
+static bool has_quotients(struct printer *p, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind == KIR_LANE && p->each * length(&s->body) > MOST_OF_QUOTIENTS) return false;
+    if (ptx_is_of_number(p, s) || has_quotients(p, &s->body)) return true;
+  }
+  return false;
+}
+
 void ptx_wide_body(struct printer *p) {
   p->each = p->plan->wide.each;
-  if (p->plan->wide.is_rows) p->blocks = ROW_BLOCKS;
+  p->blocks = p->plan->wide.is_rows ? ROW_BLOCKS : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
   if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->each)) return;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });

@@ -790,7 +790,7 @@ static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt
   for (const struct kir_stmt *x = s; n < MOST_QUOTIENTS && is_quotient(p, x) && x->in[1] == s->in[1]; last = x, x = x->next) {
     for (const struct kir_stmt *y = s; y != x; y = y->next) if (y->out[0] == x->in[0]) n = MOST_QUOTIENTS;
     if (n == MOST_QUOTIENTS) return s;
-    q[n++] = (struct ptx_quotient){ ptx_val(p, x->in[0]), ptx_val(p, x->in[1]), ptx_val(p, x->out[0]), ptx_is_of_number(p, x) };
+    q[n++] = (struct ptx_quotient){ ptx_val(p, x->in[0]), ptx_val(p, x->in[1]), ptx_val(p, x->out[0]), ptx_is_of_number(p, x), 0 };
   }
   if (n < 2) return s;
   ptx_quotients(p, n, q);

@@ -131,8 +131,9 @@ void ptx_from_f16(struct printer *, const char *dst, const char *src, bool is_ma
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
 
 /* quotient.c: several q = a / b of f32 at once. is_of_number: a need not be looked at. */
-struct ptx_quotient { const char *a, *b, *q; bool is_of_number; };
+struct ptx_quotient { const char *a, *b, *q; bool is_of_number; int power; }; /* power: that of a, see ptx_power */
 bool ptx_is_of_number(const struct printer *, const struct kir_stmt *);
+int ptx_power(const struct printer *, const struct kir_stmt *);
 void ptx_quotients(struct printer *, int n, const struct ptx_quotient[]);
 
 /* access.c: memory. */
