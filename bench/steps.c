@@ -47,7 +47,8 @@ static void must(result r, const char *what) {
 static void open(void) {
   length = 0;
   put(".version 7.0\n.target sm_80\n.address_size 64\n");
-  put(".visible .entry k(.param .u64 of0, .param .u64 of1, .param .u64 of2)\n.maxntid 256\n.minnctapersm 1\n{\n.shared .align 16 .b8 state[512];\n");
+  put(".visible .entry k(.param .u64 of0, .param .u64 of1, .param .u64 of2)\n.maxntid 256\n.minnctapersm 1\n{\n");
+  put(".shared .align 16 .b8 state[512];\n");
   put(".reg .pred p<9>;\n.reg .b32 r<40>;\n.reg .b64 a<9>;\n.reg .f32 m<64>, h<64>, f<40>, s, t, x;\n");
   put("ld.param.u64 a0, [of0]; ld.param.u64 a1, [of1]; ld.param.u64 a2, [of2];\n");
   put("mov.u32 r0, %%tid.x; mov.u32 r1, %%ctaid.x; mov.u32 r2, %%ntid.x; mad.lo.u32 r3, r1, r2, r0;\n");
@@ -105,7 +106,8 @@ static void multiply(const char *c, const char *a, const char *b) {
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 4; j++) {
       put("fma.rn.f32 %s%d, %s%d, %s%d, 0f00000000;\n", c, 4 * i + j, a, 4 * i, b, j);
-      for (int k = 1; k < 4; k++) put("fma.rn.f32 %s%d, %s%d, %s%d, %s%d;\n", c, 4 * i + j, a, 4 * i + k, b, 4 * k + j, c, 4 * i + j);
+      for (int k = 1; k < 4; k++)
+        put("fma.rn.f32 %s%d, %s%d, %s%d, %s%d;\n", c, 4 * i + j, a, 4 * i + k, b, 4 * k + j, c, 4 * i + j);
     }
 }
 
@@ -113,8 +115,7 @@ static void write_kalman(void) {
   open();
   put(".reg .f32 F<16>, G<16>, Q<16>, P<16>, U<16>, V<16>, K<4>, M<4>, A<4>;\n");
   for (int k = 0; k < 16; k++)
-    put("ld.global.f32 F%d, [a0+%d]; ld.global.f32 G%d, [a0+%d]; ld.global.f32 Q%d, [a0+%d]; ld.global.f32 P%d, [a0+%d];\n", k, 4 * k, k,
-        4 * k + 64, k, 4 * k + 128, k, 4 * k + 192);
+    for (int i = 0; i < 4; i++) put("ld.global.f32 %c%d, [a0+%d];\n", "FGQP"[i], k, 4 * k + 64 * i);
   for (int k = 0; k < 4; k++) put("ld.global.f32 M%d, [a0+%d];\n", k, 4 * k);
   open_steps();
   for (int j = 0; j < 4; j++) {

@@ -81,6 +81,7 @@ static const struct trial trials[] = {
   { "cumsum_apply", "N=10000 Q=3", SUMS },
   { "linear_scan", "R=30 C=50", SUMS },
   { "scatter_private", "N=100000 S=70", 1e-2 },
+  { "scatter_private", "N=20000 S=3000", 1e-2 },
   { "scatter_owned", "N=10000 S=5000 B=100", 1e-4 },
   { "scatter_owned_lanes", "N=10000 S=5000 B=100", 1e-4 },
   { "scatter_winner", "N=100000 S=70", 0 },

@@ -341,9 +341,10 @@ TEST(ptx_copies_of_private_outputs_are_left_out_where_they_do_not_fit) {
   struct kir_kernel *k = parse_one(scatter_prod), *again = parse_one(scatter_prod);
   struct ptx_shape few = shape_of(k, (int64_t[]){ 1 << 24, 1024 }, a), many = shape_of(again, (int64_t[]){ 1 << 24, 1 << 20 }, a);
   EXPECT_INT(few.row_at[0], 0);
-  EXPECT_INT(few.sets, 8); /* of 4096 bytes; four blocks of threads have room */
-  EXPECT_INT(few.shared_bytes, 8 * 4096);
-  EXPECT(few.grid[0] <= 4 * 132);
+  EXPECT_INT(few.sets, 32); /* of 4096 bytes: one block of threads has them for itself */
+  EXPECT_INT(few.shared_bytes, 32 * 4096);
+  EXPECT_INT(few.block[0], 1024);
+  EXPECT(few.grid[0] <= 132);
   EXPECT_INT(many.row_at[0], -1);
   EXPECT_INT(many.shared_bytes, 0);
   kir_free(k);

@@ -6,9 +6,9 @@
  *
  * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each
  * block of threads combines into its own copy, neutral at first, and at its end combines that once into the output. Where there is
- * room, and exchanges may fail, its warps have several. Otherwise it
- * combines into the output at once. An output that is not read
- * before starts empty; that is an entry of its own, launched before. */
+ * room, and exchanges may fail, it has several sets of copies, and the lanes of a warp different ones: element e of set k stands at
+ * e sets + k, so that lanes seldom meet in an element, and seldom in a bank. Otherwise it combines into the output at once. An
+ * output that is not read before starts empty; that is an entry of its own, launched before. */
 #include "backend/cuda/printer.h"
 
 static const struct kir_buf *buf_of(struct printer *p, int b) { return &p->k->bufs[b]; }
@@ -69,59 +69,68 @@ static void close_sweep(struct printer *p, struct sweep s) {
   ptx_place(p, s.leave);
 }
 
+/* Bytes from an element of a copy in shared memory to the next. */
+static const char *pitch(struct printer *p, int b) {
+  const char *bytes = ptx_own(p, OWN_LONG);
+  ptx_line(p, p->plan->has_sets ? "ld.param.s64 %s, [q_sets]" : "mov.s64 %s, 1", bytes);
+  ptx_line(p, "mul.lo.s64 %s, %s, %d", bytes, bytes, kir_width(register_of(p, b)));
+  return bytes;
+}
+
+/* Where element e of the first set stands. */
 static const char *copy_address(struct printer *p, int b, int row, const char *e) {
   const char *at = ptx_own(p, OWN_LONG);
-  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, e, kir_width(register_of(p, b)), row);
+  ptx_line(p, "mad.lo.s64 %s, %s, %s, $row%d", at, e, pitch(p, b), row);
   return at;
 }
 
-/* From here on the buffer's address and strides are those of the copy. */
-static void move_to_copy(struct printer *p, int b, const char *copy) {
+/* From here on the buffer's address and strides are those of the copy, whose elements are so many bytes apart. */
+static void move_to_copy(struct printer *p, int b, const char *copy, const char *bytes) {
   const struct kir_buf *buf = buf_of(p, b);
   const char *stride = ptx_own(p, OWN_LONG);
   p->base_used[b] = true;
   ptx_line(p, "mov.u64 %s, %s", p->base[b], copy);
-  ptx_line(p, "mov.s64 %s, %d", stride, kir_width(register_of(p, b)));
+  ptx_line(p, "mov.s64 %s, %s", stride, bytes);
   for (int d = buf->rank - 1; d >= 0; d--) {
     ptx_line(p, "mov.s64 %s, %s", ptx_stride(p, b, d), stride);
     if (d) ptx_line(p, "mul.lo.s64 %s, %s, %s", stride, stride, ptx_lin(p, buf->dims[d]));
   }
 }
 
-/* The copy of the set that this warp has. */
+/* The copy of the set that this thread has. */
 static const char *own_copy(struct printer *p, int row) {
   if (!p->plan->has_sets) return ptx_textf(p, "$row%d", row);
-  const char *at = ptx_own(p, OWN_LONG), *set = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG);
+  const char *at = ptx_own(p, OWN_LONG), *set = ptx_own(p, OWN_LONG);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "ld.param.s64 %s, [q_sets]", set);
-  ptx_line(p, "ld.param.s64 %s, [q_set_bytes]", bytes);
   ptx_line(p, "sub.s64 %s, %s, 1", set, set);
-  ptx_line(p, "shr.u64 %s, $lane, 5", at);
-  ptx_line(p, "and.b64 %s, %s, %s", set, set, at);
-  ptx_line(p, "mad.lo.s64 %s, %s, %s, $row%d", at, set, bytes, row);
+  ptx_line(p, "and.b64 %s, %s, $lane", set, set);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, set, kir_width(register_of(p, p->plan->rows[row].of)), row);
   return at;
 }
 
-/* For the sets from `set` on, `at` being the copy of that one. */
-struct sets_loop { const char *set, *at, *n, *bytes, *again, *leave; };
-static struct sets_loop open_sets(struct printer *p, const char *at, int set) {
-  struct sets_loop l = { ptx_own(p, OWN_LONG), at, ptx_own(p, OWN_LONG), ptx_own(p, OWN_LONG), ptx_label(p, "set"),
+/* For each set, `at` being its element e, whose first one stands at `first`; neighbours begin with different sets, so that they do
+ * not meet in a bank. */
+struct sets_loop { const char *set, *n, *at, *again, *leave; };
+static struct sets_loop open_sets(struct printer *p, int b, const char *first, const char *e) {
+  struct sets_loop l = { ptx_own(p, OWN_LONG), ptx_own(p, OWN_LONG), ptx_own(p, OWN_LONG), ptx_label(p, "set"),
                          ptx_label(p, "leave") };
-  const char *is_over = ptx_own(p, OWN_PRED);
-  if (!p->plan->has_sets) return l;
+  const char *is_over = ptx_own(p, OWN_PRED), *last = ptx_own(p, OWN_LONG);
+  if (!p->plan->has_sets) return l.at = first, l;
   ptx_line(p, "ld.param.s64 %s, [q_sets]", l.n);
-  ptx_line(p, "ld.param.s64 %s, [q_set_bytes]", l.bytes);
-  if (set) ptx_line(p, "add.s64 %s, %s, %s", at, at, l.bytes);
-  ptx_line(p, "mov.s64 %s, %d", l.set, set);
+  ptx_line(p, "sub.s64 %s, %s, 1", last, l.n);
+  ptx_line(p, "mov.s64 %s, 0", l.set);
   ptx_place_loop(p, l.again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, l.set, l.n);
   ptx_line(p, "@%s bra %s", is_over, l.leave);
+  ptx_line(p, "add.s64 %s, %s, %s", l.at, l.set, e);
+  ptx_line(p, "and.b64 %s, %s, %s", l.at, l.at, last);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", l.at, l.at, kir_width(register_of(p, b)), first);
   return l;
 }
 static void close_sets(struct printer *p, struct sets_loop l) {
   if (!p->plan->has_sets) return;
   ptx_line(p, "add.s64 %s, %s, 1", l.set, l.set);
-  ptx_line(p, "add.s64 %s, %s, %s", l.at, l.at, l.bytes);
   ptx_line(p, "bra %s", l.again);
   ptx_place(p, l.leave);
 }
@@ -130,12 +139,11 @@ static void begin(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   const char *in_place = ptx_label(p, "in_place");
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
-  move_to_copy(p, b, own_copy(p, row));
+  move_to_copy(p, b, own_copy(p, row), pitch(p, b));
   struct sweep s = open_sweep(p, b);
   uint64_t neutral = kir_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
-  const char *at = copy_address(p, b, row, s.e);
-  struct sets_loop l = open_sets(p, at, 0);
-  ptx_store(p, "", dtype_of(p, b), at, in_own(p, dtype_of(p, b), neutral));
+  struct sets_loop l = open_sets(p, b, copy_address(p, b, row, s.e), s.e);
+  ptx_store(p, "", dtype_of(p, b), l.at, in_own(p, dtype_of(p, b), neutral));
   close_sets(p, l);
   close_sweep(p, s);
   ptx_place(p, in_place);
@@ -153,17 +161,14 @@ static void end(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   weft_dtype d = dtype_of(p, b);
   enum kir_op op = (enum kir_op)p->survey.bufs[b].private_op;
-  const char *in_place = ptx_label(p, "in_place"), *v = ptx_own_of(p, d);
+  const char *in_place = ptx_label(p, "in_place"), *v = ptx_own_of(p, d), *other = ptx_own_of(p, d);
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
   struct sweep s = open_sweep(p, b);
-  const char *at = copy_address(p, b, row, s.e), *other = ptx_own_of(p, d);
-  ptx_load(p, "", d, v, at);
-  if (p->plan->has_sets) {
-    struct sets_loop l = open_sets(p, at, 1);
-    ptx_load(p, "", d, other, at);
-    ptx_instruction(p, op, d, v, (const char *[]){ v, other });
-    close_sets(p, l);
-  }
+  ptx_mov(p, d, v, ptx_number(p, d, kir_neutral(op, d)));
+  struct sets_loop l = open_sets(p, b, copy_address(p, b, row, s.e), s.e);
+  ptx_load(p, "", d, other, l.at);
+  ptx_instruction(p, op, d, v, (const char *[]){ v, other });
+  close_sets(p, l);
   skip_neutral(p, d, kir_neutral(op, d), v, s.next);
   ptx_combine(p, ".global", op, d, place_of(p, b, s.e), v);
   close_sweep(p, s);
@@ -231,7 +236,7 @@ void ptx_copy_of(struct printer *p, const struct kir_stmt *loop) {
     int b = p->plan->rows[r].of;
     weft_dtype d = register_of(p, b);
     const char *copy = copy_element(p, r, ptx_val(p, loop->var), NULL), *at = ptx_own(p, OWN_LONG);
-    move_to_copy(p, b, copy);
+    move_to_copy(p, b, copy, ptx_textf(p, "%d", kir_width(d)));
     if (p->survey.is_once) continue;
     const char *v = in_own(p, d, kir_neutral((enum kir_op)p->survey.bufs[b].private_op, d));
     struct sweep s = open_sweep(p, b);

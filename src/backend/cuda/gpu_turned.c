@@ -8,6 +8,7 @@
 #include "base/least.h"
 
 enum { TURNED_THREADS = 256, WARPS = TURNED_THREADS / 32, LEAST_SIDE = 16, SHARED_BYTES = 48 << 10, SHORT_BODY = 12 };
+enum { TURNED_BLOCKS = 4 }; /* find room on a processor: 64 registers hold what a thread of a short body has under way */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
 
@@ -328,6 +329,7 @@ static const char *first_of(struct printer *p, const char *tile, int side) {
 void ptx_turned_body(struct printer *p) {
   const struct ptx_turned *t = &p->plan->turned;
   struct turned_thread own = { ptx_own(p, OWN_WORD), ptx_own(p, OWN_WORD) };
+  if (together_of(p) > 1) p->blocks = TURNED_BLOCKS;
   ptx_line(p, "mov.u32 %s, %%tid.x", own.y);
   ptx_line(p, "and.b32 %s, %s, 31", own.x, own.y);
   ptx_line(p, "shr.u32 %s, %s, 5", own.y, own.y);

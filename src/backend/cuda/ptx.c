@@ -136,7 +136,7 @@ static void params(struct printer *p, struct text *out) {
   if (p->plan->n_rows) param(out, "u64", "q_scratch");
   if (p->plan->n_rows) param(out, "u64", "q_scratch_bytes");
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
-  if (p->plan->has_sets) param(out, "s64", "q_sets"), param(out, "s64", "q_set_bytes");
+  if (p->plan->has_sets) param(out, "s64", "q_sets");
   if (p->plan->has_block) param(out, "s64", "q_block");
   if (p->plan->in_order) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
 }
@@ -295,9 +295,20 @@ static bool has(const struct kir_block *b, enum kir_kind kind) {
  * time, so that a step of a loop waits for memory as often as it has operands (ptxas 13.0: an RNN's products in 32 registers, 56
  * with this). */
 enum { BLOCKS_OF_FOLDS = 3, BLOCKS_OF_TIME = 1 };
+/* Rows that are gone through several times, of f32: the linker's compiler takes 96 registers for a softmax, so that a processor has
+ * one block of 512 threads, where 62 do. */
+enum { BLOCKS_OF_ROWS = 2 };
+
+static bool has_doubles(const struct kir_kernel *k) {
+  for (int v = 0; v < k->n_vals; v++) if (k->vals[v].kind == KIR_RESULT && k->vals[v].dtype == WEFT_F64) return true;
+  return false;
+}
 
 static int blocks_wanted(const struct printer *p) {
   const struct kir_block *b = &p->k->body;
+  const struct survey *s = &p->survey;
+  if (s->is_cooperative && s->is_ordered && !s->is_dealt && !s->is_one_warp && !has(b, KIR_CARRY) && !has_doubles(p->k))
+    return BLOCKS_OF_ROWS;
   return has(b, KIR_CARRY) ? BLOCKS_OF_TIME : has(b, KIR_SERIAL) && !p->survey.is_cooperative ? BLOCKS_OF_FOLDS : 0;
 }
 
@@ -307,7 +318,8 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  int usual = p->survey.is_cooperative && !p->lane_loop ? p->plan->has_sets ? 1024 : 512 : 256;
+  text_addf(out, ")\n.maxntid %d\n", p->threads ? p->threads : usual);
   if (p->blocks) text_addf(out, ".minnctapersm %d\n", p->blocks);
   text_add(out, "{\n");
   declare(p, out);

@@ -53,9 +53,8 @@ enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FI
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
  * number that ends the kernel if it is found there; the scratch buffer (0: rows lie in shared memory) and the bytes a block has
- * of it; the offset of every row (a copy: -1, combine in place); how many sets of copies there are, a power of two, and the bytes
- * from one to the next; the length of a block of the private loop; the copies of
- * iterations, and the bytes of one. */
+ * of it; the offset of every row (a copy: -1, combine in place); how many sets of copies there are, a power of two; the length
+ * of a block of the private loop; the copies of iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
   size_t heading_bytes, end[PTX_PARTS]; /* of the text: its heading, and where its parts end, which follow each other; the heading
@@ -146,7 +145,8 @@ struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may 
 struct ptx_shape {
   unsigned grid[3], block[3];
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
-  size_t sets, set_bytes;   /* of copies of private outputs, in shared memory */
+  size_t sets;              /* of copies of private outputs, in shared memory */
+  bool is_alone;            /* .. which is all that a processor has */
   size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
   unsigned merge_grid[3], merge_block[3];
   bool is_product;          /* the grid is that of the entry by tiles */

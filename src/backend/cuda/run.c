@@ -247,7 +247,7 @@ static void fill_params(struct session *s) {
   if (p->has_stop) param(s, s->l->stop.at), param(s, s->l->stop.number);
   if (p->n_rows) param(s, s->scratch), param(s, s->shape.row_bytes);
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
-  if (p->has_sets) param(s, s->shape.sets), param(s, s->shape.set_bytes);
+  if (p->has_sets) param(s, s->shape.sets);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
   if (p->in_order) param(s, s->copies), param(s, s->shape.copy_bytes);
 }
