@@ -992,6 +992,9 @@ typedef struct {
 } weft_host_function;
 void        weft_host(const weft_host_function *, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]);
                                   /* y_k has the dtype and dims of like_k; its data and strides are not looked at */
+void        weft_host_like(const weft_host_function *, int n, weft_array *const x[], int m, weft_array *const like[],
+                           weft_array *y[]);
+                                  /* y_k has the dtype and the sizes, be they open, of an array, which is not computed for it */
 
 
 /* ---- Lists in place ------------------------------------------------------------------------------------------------

@@ -318,3 +318,70 @@ SCOPED(who_waits_when_a_job_is_put_off_goes_on_with_it) {
   EXPECT_INT(c.calls, 1);
   EXPECT(pthread_equal(c.thread, pthread_self()));
 }
+
+/* The same, with sizes that an array tells. */
+static void counted_like(struct counting *c, weft_array *x, weft_array *y[2]) {
+  weft_host_function f = { c, count_run, c->counts ? count_release : NULL };
+  weft_host_like(&f, 1, &x, 2, (weft_array *[]){ weft_neg(x), weft_full(WEFT_F64, 0, NULL, 0) }, y);
+}
+
+SCOPED(sizes_of_what_a_function_of_the_host_gives_may_be_open) {
+  struct counting c = { 0 };
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y[2], *out[2];
+  counted_like(&c, weft_slice(x, 0, 1, INT64_MAX, 1), y);
+  weft_array *outs[] = { weft_mul(y[0], weft_scalar(2)), weft_add(y[1], weft_sum(y[0], WEFT_ALL)) };
+  weft_function *f = weft_compile(body, 1, &x, 2, outs);
+  for (int64_t n = 4; n > 0; n--) {
+    double v[] = { 9, 1, 2, 3 }, twice = 0, sum = 0;
+    weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(n), v);
+    weft_call(f, 1, &a, 2, out);
+    EXPECT_OK(weft_eval(2, out));
+    for (int64_t i = 0; i < n - 1; i++) twice += 2 * (v[i + 1] + (double)i), sum += v[i + 1];
+    EXPECT_F64(weft_sum(out[0], WEFT_ALL), twice);
+    EXPECT_F64(out[1], sum + twice / 2);
+    EXPECT_INT(weft_dim(out[0], 0), n - 1);
+  }
+  EXPECT_INT(c.calls, 4);
+}
+
+SCOPED(a_function_of_open_size_is_mapped_and_looped_over) {
+  struct counting c = { 0 };
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y[2], *ys[2];
+  weft_array *xs = weft_from(WEFT_F64, WEFT_DIMS(2, 3), (double[]){ 1, 2, 3, 4, 5, 6 });
+  counted_like(&c, x, y);
+  weft_map(1, &x, &xs, 2, y, ys);
+  EXPECT_F64(ys[0], 1, 3, 5, 4, 6, 8);
+  EXPECT_F64(ys[1], 6, 15);
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out;
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *v = weft_loop_carry(l, in);
+  counted_like(&c, v, y);
+  weft_loop_next(l, v, y[0]);
+  weft_array *last = weft_loop_last(l, v);
+  weft_loop_close(l);
+  weft_function *f = weft_compile(body, 1, &in, 1, &last);
+  for (int64_t n = 3; n > 0; n--) {
+    weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(n), (double[]){ 1, 2, 4 });
+    weft_call(f, 1, &a, 1, &out);
+    EXPECT_INT(weft_dim(out, 0), n);
+    EXPECT_F64(weft_sum(out, WEFT_ALL), n == 3 ? 19 : n == 2 ? 7 : 1);
+  }
+}
+
+SCOPED(results_of_the_host_that_cannot_be_are_refused) {
+  struct counting c = { 0 };
+  weft_array *x = three(), *bad = weft_add(x, f64s(2, (double[]){ 1, 2 })), *y[2] = { 0 };
+  weft_host_function f = { &c, count_run, NULL };
+  weft_host_like(&f, 1, &x, 1, &bad, y);
+  EXPECT_INT(weft_check(y[0]), WEFT_ERR_SHAPE);
+  int64_t dims[WEFT_RANK_MAX];
+  for (int k = 0; k < WEFT_RANK_MAX; k++) dims[k] = 1;
+  weft_array *high = weft_full(WEFT_F64, WEFT_RANK_MAX, dims, 0);
+  weft_host_like(&f, 1, &x, 1, &high, y);
+  EXPECT_INT(weft_check(y[0]), WEFT_ERR_SHAPE);
+  weft_host_like(NULL, 1, &x, 1, &x, y);
+  EXPECT_INT(weft_check(y[0]), WEFT_ERR_ARG);
+  EXPECT_INT(c.calls, 0);
+}

@@ -2,8 +2,7 @@
 #include "core.h"
 #include <string.h>
 
-struct result { weft_dtype dtype; int rank; int64_t dims[WEFT_RANK_MAX]; size_t bytes; };
-struct called { PyObject *function; int n, m; struct result result[]; };
+struct called { PyObject *function; int n, m; };
 
 /* The operands as arrays that live as long as the function wants: what the blocks show is void when it returns. */
 static PyObject *operands(const struct called *c, const weft_block in[]) {
@@ -16,21 +15,23 @@ static PyObject *operands(const struct called *c, const weft_block in[]) {
   return args;
 }
 
-static int store(const struct result *r, int i, PyObject *value, void *data) {
+static int store(int i, PyObject *value, const weft_block *out) {
   weft_array *a = convert_array(value, NULL, 1);
   int64_t dims[WEFT_RANK_MAX];
   int rank;
   if (!a || convert_dims_of(a, &rank, dims)) return -1;
   weft_dtype dtype = weft_dtype_of(a);
-  if (dtype != r->dtype) {
-    PyErr_Format(PyExc_TypeError, "host: result %d is %s, not %s", i, dtype_text(dtype), dtype_text(r->dtype));
+  size_t bytes = weft_dtype_bytes(out->dtype);
+  for (int k = 0; k < out->rank; k++) bytes *= (size_t)out->dims[k];
+  if (dtype != out->dtype) {
+    PyErr_Format(PyExc_TypeError, "host: result %d is %s, not %s", i, dtype_text(dtype), dtype_text(out->dtype));
     return -1;
   }
-  if (rank != r->rank || memcmp(dims, r->dims, sizeof *dims * (size_t)rank)) {
+  if (rank != out->rank || memcmp(dims, out->dims, sizeof *dims * (size_t)rank)) {
     PyErr_Format(PyExc_ValueError, "host: result %d has another shape than was said", i);
     return -1;
   }
-  return evaluate_into(a, data, r->bytes);
+  return evaluate_into(a, out->data, bytes);
 }
 
 static int store_all(const struct called *c, PyObject *results, const weft_block out[]) {
@@ -41,7 +42,7 @@ static int store_all(const struct called *c, PyObject *results, const weft_block
     failed = 1;
   }
   for (int i = 0; !failed && i < c->m; i++)
-    failed = store(&c->result[i], i, PySequence_Fast_GET_ITEM(list, i), out[i].data);
+    failed = store(i, PySequence_Fast_GET_ITEM(list, i), &out[i]);
   Py_XDECREF(list);
   return failed;
 }
@@ -69,44 +70,41 @@ static void release(void *ctx) { /* on any thread inside a call of weft */
   PyGILState_Release(gil);
 }
 
-/* (shape, dtype) */
-static int result_parse(PyObject *o, struct result *r) {
-  PyObject *shape, *dtype;
-  if (!PyTuple_Check(o) || !PyArg_ParseTuple(o, "OO", &shape, &dtype))
-    return PyErr_SetString(PyExc_TypeError, "host: a result is said to be (shape, dtype)"), -1;
-  if (convert_shape(shape, &r->rank, r->dims) || dtype_parse(dtype, &r->dtype)) return -1;
-  r->bytes = weft_dtype_bytes(r->dtype);
-  for (int k = 0; k < r->rank; k++) r->bytes *= (size_t)r->dims[k];
-  return 0;
+/* (shape, dtype), of which sizes may be open, as an array that nobody computes; NULL: the exception. */
+static weft_array *like_parse(PyObject *o) {
+  PyObject *shape, *type;
+  weft_array *like = NULL;
+  weft_dtype dtype;
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  if (!PyTuple_Check(o) || !PyArg_ParseTuple(o, "OO", &shape, &type))
+    return PyErr_SetString(PyExc_TypeError, "host: a result is said to be (shape, dtype)"), NULL;
+  if (dtype_parse(type, &dtype)) return NULL;
+  int is_open = convert_sized(shape, dtype, NULL, &like);
+  if (is_open) return is_open < 0 ? NULL : like;
+  return convert_shape(shape, &rank, dims) ? NULL : weft_full(dtype, rank, dims, 0);
 }
 
-static struct called *called_make(PyObject *function, int n, PyObject *results) {
-  Py_ssize_t m = PySequence_Fast_GET_SIZE(results);
-  struct called *c = PyMem_Calloc(1, sizeof *c + sizeof *c->result * (size_t)m);
-  if (!m) return PyMem_Free(c), PyErr_SetString(PyExc_ValueError, "host: a function without results is never called"), NULL;
-  if (!c) return PyErr_NoMemory(), NULL;
-  *c = (struct called){ Py_NewRef(function), n, (int)m };
-  for (Py_ssize_t i = 0; i < m; i++)
-    if (result_parse(PySequence_Fast_GET_ITEM(results, i), &c->result[i])) return release(c), NULL;
-  return c;
-}
-
-static PyObject *call_of(struct called *c, weft_array *const x[]) {
-  weft_block *like = PyMem_Calloc((size_t)c->m + 1, sizeof *like);
-  weft_array **y = PyMem_Calloc((size_t)c->m + 1, sizeof *y);
+/* What the function returns, as arrays of the open scope. */
+static PyObject *call_of(PyObject *function, const struct list *x, PyObject *results) {
+  Py_ssize_t m = PySequence_Fast_GET_SIZE(results), k = 0;
+  if (!m) return PyErr_SetString(PyExc_ValueError, "host: a function without results is never called"), NULL;
+  weft_array **like = PyMem_Calloc(2 * (size_t)m, sizeof *like);
+  struct called *c = PyMem_Calloc(1, sizeof *c);
   PyObject *list = NULL;
-  if (!like || !y) release(c), PyErr_NoMemory();
+  if (!like || !c) PyErr_NoMemory(), PyMem_Free(c);
   else {
-    int m = c->m;
-    for (int i = 0; i < m; i++)
-      like[i] = (weft_block){ .dtype = c->result[i].dtype, .rank = c->result[i].rank, .dims = c->result[i].dims };
     weft_scope *s = op_begin();
-    weft_host(&(weft_host_function){ c, run, release }, c->n, x, m, like, y);
-    list = array_list(&array_type, m, y);
+    *c = (struct called){ Py_NewRef(function), x->n, (int)m };
+    while (k < m && (like[k] = like_parse(PySequence_Fast_GET_ITEM(results, k)))) k++;
+    if (k < m) release(c);
+    else {
+      weft_host_like(&(weft_host_function){ c, run, release }, x->n, x->array, (int)m, like, like + m);
+      list = array_list(&array_type, (int)m, like + m);
+    }
     weft_scope_discard(s);
   }
   PyMem_Free(like);
-  PyMem_Free(y);
   return list;
 }
 
@@ -119,8 +117,7 @@ static PyObject *host(PyObject *module, PyObject *args) {
   if (!PyCallable_Check(function)) return PyErr_Format(PyExc_TypeError, "host: %R cannot be called", function);
   PyObject *results = PySequence_Fast(said, "host: results are a list of (shape, dtype)"), *list = NULL;
   if (!results || list_take(&x, inputs)) return Py_XDECREF(results), NULL;
-  struct called *c = called_make(function, x.n, results);
-  if (c) list = call_of(c, x.array);
+  list = call_of(function, &x, results);
   list_drop(&x);
   Py_DECREF(results);
   return list;
@@ -128,6 +125,7 @@ static PyObject *host(PyObject *module, PyObject *args) {
 
 PyMethodDef host_functions[] = {
   { "host", host, METH_VARARGS, "host(function, arrays, results, /)\n--\n\n"
-    "What the function returns of the arrays, as arrays that are computed by calling it; results: (shape, dtype) of each." },
+    "What the function returns of the arrays, as arrays that are computed by calling it; results: (shape, dtype) of each.\n"
+    "Sizes may be open: those of names, and what is computed of them." },
   { 0 },
 };

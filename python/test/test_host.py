@@ -112,3 +112,44 @@ def test_an_exception_is_not_lost_where_garbage_is_collected():
     finally:
         gc.set_threshold(*before)
         error.__traceback__ = None
+
+
+def test_its_results_may_have_open_sizes(rng):
+    """One trace for all sizes; as many rows as the argument has, and one more."""
+    traced = []
+
+    def with_sum(x):
+        x = np.asarray(x)
+        return [np.append(x * 2, x.sum())]
+
+    def f(x):
+        traced.append(1)
+        n = weft.size(x, 0)
+        doubled, = weft.host(with_sum, [x + 1], [((n + 1,), weft.float64)])
+        return doubled - 1, weft.sum(doubled)
+
+    compiled = weft.compile(f, shapes=[(None,)])
+    for n in (3, 0, 1, 5, 3):
+        x = rng.standard_normal(n)
+        want = np.append((x + 1) * 2, (x + 1).sum())
+        rows, total = compiled(x)
+        np.testing.assert_allclose(rows, want - 1, rtol=1e-13)
+        np.testing.assert_allclose(total, want.sum(), rtol=1e-12)
+    assert len(traced) == 1
+    wrong = weft.compile(lambda x: weft.host(lambda x: [np.zeros(2)], [x], [((weft.size(x, 0),), weft.float64)])[0], shapes=[(None,)])
+    assert np.asarray(wrong(np.ones(2))).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="another shape"):
+        np.asarray(wrong(np.ones(3)))
+
+
+def test_a_scan_over_open_sizes_calls_it_at_each_step(rng):
+    def f(x):
+        step = lambda carry, row: (weft.host(lambda c: [np.asarray(c) * 2], [carry + row], [((weft.size(x, 1),), weft.float64)])[0], carry)
+        return weft.scan(step, weft.zeros_like(x[0]), x)[0]
+
+    compiled = weft.compile(f, shapes=[(None, None)])
+    for shape in ((3, 2), (1, 4), (5, 0), (4, 3)):
+        x, want = rng.standard_normal(shape), np.zeros(shape[1])
+        for row in x:
+            want = (want + row) * 2
+        np.testing.assert_allclose(compiled(x), want, rtol=1e-12)

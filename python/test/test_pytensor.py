@@ -223,9 +223,25 @@ def test_fallback_to_perform_is_a_step_with_one_warning_and_a_count(rng):
     with pytest.warns(weft.pytensor.FallbackWarning, match="Doubled"):
         assert f(np.arange(3.0)).tolist() == [1, 3, 5]
     assert f(np.arange(4.0)).tolist() == [1, 3, 5, 7]
-    assert weft.pytensor.fallbacks["Doubled"] == 2
+    assert weft.pytensor.fallbacks["Doubled"] == 1
     y = pytensor.scan(lambda v, s: Doubled()(s + v), sequences=x, outputs_info=pt.as_tensor(np.zeros(2)), return_updates=False)
     assert function([x], y)(np.arange(1.0, 4)).tolist() == [[2, 2], [8, 8], [22, 22]]
+
+
+@pytest.mark.filterwarnings("ignore::weft.pytensor.FallbackWarning")
+def test_fallback_is_a_step_of_the_one_function_for_all_sizes(rng):
+    x, traces = pt.dmatrix("x"), dict(weft.pytensor.traces)
+    rows = pytensor.scan(lambda v, s: Doubled()(s + v), sequences=x, outputs_info=pt.zeros(x.shape[1]), return_updates=False)
+    f = function([x], [Doubled()(x.T)[::-1].sum(0), rows])
+    for shape in ((3, 2), (1, 4), (4, 1), (0, 3), (5, 3)):
+        a, state = rng.standard_normal(shape), np.zeros(shape[1])
+        total, got = f(a)
+        np.testing.assert_allclose(total, 2 * a.sum(1), rtol=1e-12)
+        for row, value in zip(got, a):
+            state = 2 * (state + value)
+            np.testing.assert_allclose(row, state, rtol=1e-12)
+    assert weft.pytensor.traces["open"] == traces.get("open", 0) + 1 and weft.pytensor.traces["closed"] == traces.get("closed", 0)
+    assert not program_of(f).cuts
 
 
 @pytest.mark.filterwarnings("ignore::weft.pytensor.FallbackWarning")

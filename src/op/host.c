@@ -2,7 +2,10 @@
  *
  * An attribute refers to the function, which lives as long as nodes do. Plans do not keep it: a plan is found by the address,
  * and whoever runs it has the node. A function is mapped by calling it for every active row, and has no derivative of its
- * own: weft_custom gives it one. */
+ * own: weft_custom gives it one.
+ *
+ * Sizes of results are numbers that the function came with, or those of operands behind its own, one for each result, which have no
+ * element: the sizes of the result, and a last axis of 0. So such sizes are known when those are, by every rule for operands. */
 #include <string.h>
 #include "base/mem.h"
 #include "op/operand.h"
@@ -22,6 +25,7 @@ struct host_attr {
   struct host *host;
   int64_t n_batch;               /* axes that map has put in front */
   int64_t has_mask;              /* the last operand says for which rows it is called; the others are 0 */
+  int64_t n_sized;               /* as many operands, in front of the mask, have the sizes of the results; 0: they are numbers */
 };
 
 static const struct host_attr *attr_of(const struct node *n) { return n->attr; }
@@ -45,9 +49,10 @@ static int count(const struct node *n) { return attr_of(n)->host->n_out; }
 static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
   const struct host_attr *a = attr_of(n);
   const struct host_result *y = &a->host->out[k];
+  const struct node *sized = a->n_sized ? n->in[n->n_in - a->has_mask - a->n_sized + k] : NULL;
   *rank = (int)a->n_batch + y->rank;
   for (int64_t d = 0; d < a->n_batch; d++) dims[d] = n->in[0]->dims[d];
-  for (int d = 0; d < y->rank; d++) dims[a->n_batch + d] = y->dims[d];
+  for (int d = 0; d < y->rank; d++) dims[a->n_batch + d] = sized ? sized->dims[a->n_batch + d] : y->dims[d];
   return y->dtype;
 }
 
@@ -172,7 +177,10 @@ static struct host *host_new(const weft_host_function *f, int m, const weft_bloc
   return h;
 }
 
-void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]) {
+/* x: what the function is called with, and the operands that have sizes. like has dtypes and ranks; dims, if there are no such
+ * operands. */
+static void apply(const weft_host_function *f, int n, weft_array *const x[], int n_sized, int m, const weft_block like[],
+                  weft_array *y[]) {
   struct failure *why = !f || !f->run || n < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "weft_host: no function")
                                                : check_results(m, like);
   struct node **in = why ? NULL : mem_alloc(sizeof *in * (size_t)(n + 1));
@@ -181,11 +189,46 @@ void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m,
   struct host *h = has_in ? host_new(f, m, like) : NULL;
   if (!has_in && f && f->release) f->release(f->ctx);
   if (!why && !h && !bad) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_host: out of memory");
-  struct host_attr attr = { .host = h };
+  struct host_attr attr = { .host = h, .n_sized = n_sized };
   if (h) library_apply(&op_host, n, in, &attr, sizeof attr, m, y);
   for (int k = 0; !h && k < m; k++) y[k] = bad ? bad : array_of_bad(failure_retain(why), 0, NULL);
   host_release(h);
   for (int k = 0; has_in && k < n; k++) node_release(in[k]);
   failure_release(why);
   mem_free(in);
+}
+
+void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]) {
+  apply(f, n, x, 0, m, like, y);
+}
+
+/* Of no element: the sizes of an array, and 0. */
+static weft_array *sizes_alone(weft_array *like) {
+  weft_array *size[WEFT_RANK_MAX];
+  int rank = weft_rank(like);
+  if (rank == WEFT_RANK_MAX)
+    return array_bad(WEFT_ERR_SHAPE, "weft_host_like: a result of rank %d, and %d are the most", rank, WEFT_RANK_MAX - 1);
+  for (int k = 0; k < rank; k++) size[k] = weft_size(like, k);
+  if (rank >= 0) size[rank] = weft_integer(0);
+  return rank < 0 ? like : weft_sized(WEFT_U8, rank + 1, size);
+}
+
+void weft_host_like(const weft_host_function *f, int n, weft_array *const x[], int m, weft_array *const like[], weft_array *y[]) {
+  int n_all = (n > 0 ? n : 0) + (m > 0 ? m : 0);
+  static const int64_t none[WEFT_RANK_MAX];
+  weft_block *said = mem_alloc(sizeof *said * (size_t)(n_all + 1));
+  weft_array **all = mem_alloc(sizeof *all * (size_t)(n_all + 1));
+  for (int k = 0; said && all && k < n; k++) all[k] = x[k];
+  for (int k = 0; said && all && k < m; k++) {
+    int rank = weft_rank(like[k]);
+    said[k] = (weft_block){ .dtype = rank < 0 ? WEFT_U8 : weft_dtype_of(like[k]), .rank = rank < 0 ? 0 : rank, .dims = none };
+    all[n + k] = sizes_alone(like[k]);
+  }
+  if (said && all) apply(f, n < 0 ? n : n_all, all, m, m, m > 0 ? said : NULL, y);
+  else {
+    if (f && f->release) f->release(f->ctx);
+    for (int k = 0; k < m; k++) y[k] = array_of(NULL);
+  }
+  mem_free(said);
+  mem_free(all);
 }

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import weft
 from pytensor.graph.basic import Constant
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
@@ -14,7 +15,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
 
 from .random import WORDS, generator_of, words_of
-from .value import DTYPE, NoRow, is_expression, known, shape
+from .value import DTYPE, NoRow, extent, is_expression, is_open, known, sizes
 
 fallbacks = Counter()
 """How many nodes of each Op were traced as calls of its perform."""
@@ -126,13 +127,13 @@ def perform(step, values):
     return performer(step)(values)
 
 
-def as_step(step, values):
+def as_step(step, values, trace):
     """The outputs of a node as arrays that its perform computes; NoRow if nothing tells their shapes."""
     if not step.is_plain:
         raise NoRow(step.node.op)
     call = performer(step)
-    results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (sizes, DTYPE[dtype_given(v)])
-               for v, sizes in zip(step.node.outputs, sizes_of(step.node, values))]
+    results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (shape, DTYPE[dtype_given(v)])
+               for v, shape in zip(step.node.outputs, sizes_of(step.node, values, trace))]
     places = [k for k, value in enumerate(values) if is_expression(value)]
     fixed = list(values)
 
@@ -149,23 +150,46 @@ def as_step(step, values):
     return weft.host(run, [values[k] for k in places], results)
 
 
-def sizes_of(node, values):
-    """The shape of each output, from the shapes of the inputs; NoRow if the Op cannot say."""
+def sizes_of(node, values, trace):
+    """The shape of each output, from the shapes of the inputs, with open sizes among them; NoRow if the Op cannot say."""
     static = [getattr(v.type, "shape", ()) for v in node.outputs]
-    if all(None not in sizes for sizes in static):
+    if all(None not in shape for shape in static):
         return static
+    names = {}  # of open sizes
     try:
-        said = node.op.infer_shape(node, [symbols(value, v) for value, v in zip(values, node.inputs)])
+        said = node.op.infer_shape(node, [symbols(value, v, names) for value, v in zip(values, node.inputs)])
     except Exception:  # whatever an Op does that cannot tell its shape from those of its inputs
         raise NoRow(node.op) from None
+    wanted = [[] if None not in shape else list(symbolic) for symbolic, shape in zip(said, static)]
+    flat = [n for shape in wanted for n in shape]
     there = dict(zip(node.inputs, values))
-    return [sizes if None not in sizes else tuple(int(n) for n in folded(symbolic, there))
-            for symbolic, sizes in zip(said, static)]
+    found = iter(reckoned(flat, node, values, names, trace) if names else [int(n) for n in folded(flat, there)])
+    return [shape if None not in shape else tuple(next(found) for _ in some) for some, shape in zip(wanted, static)]
 
 
-def symbols(value, variable):
+def symbols(value, variable, names):
+    """The shape as PyTensor's variables: constants, and names for sizes that are open."""
     from pytensor.tensor.basic import constant
-    return tuple(constant(n, dtype="int64") for n in shape(value)) if isinstance(variable.type, DenseTensorType) else None
+    from pytensor.tensor.type import lscalar
+    if not isinstance(variable.type, DenseTensorType):
+        return None
+    shape = []
+    for n in sizes(value):
+        if is_open(n):
+            shape.append(lscalar())
+            names[shape[-1]] = n
+        else:
+            shape.append(constant(n, dtype="int64"))
+    return tuple(shape)
+
+
+def reckoned(variables, node, values, names, trace):
+    """Sizes that are computed of open ones."""
+    from pytensor.tensor.basic import as_tensor_variable
+    inputs = dict(names)
+    inputs.update((v, value) for v, value in zip(node.inputs, values) if not isinstance(v, Constant))
+    graph = FunctionGraph(list(inputs), [as_tensor_variable(v) for v in variables], clone=True)
+    return [extent(n) for n in trace.inner(graph, list(inputs.values()))]
 
 
 def folded(variables, there):

@@ -111,7 +111,7 @@ class Trace:
             if isinstance(error, NeedsValue) and there is None:
                 raise
         try:
-            return fallback.as_step(step, values)
+            return fallback.as_step(step, values, self)
         except (NoRow, NeedsValue) as error:
             if there is None:
                 raise

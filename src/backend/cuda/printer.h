@@ -53,8 +53,8 @@ struct ptx_held {
   const char *is;                  /* .. and this thread has a lane */
   const char *reg[PTX_EARLY_COPIES];
   bool is_straight, is_elsewhere;  /* what is printed is for launches that hold it, or for the others alone */
-  /* Accesses of the lane at another address in each step of time, by the same bytes: what is loaded, into a register, is asked for a
-   * step ahead. */
+  /* Accesses of the lane at another address in each step of time, by the same bytes: what is loaded, into a register, is asked
+   * for a step ahead. */
   struct { const struct kir_stmt *s; const char *reg, *at, *by; } moving[PTX_NEXT];
   int n_moving;
 };
