@@ -281,6 +281,41 @@ TEST(a_gradient_by_an_array_inside_a_checkpoint_is_that_without_it) {
   }
 }
 
+/* (k + p) q by a function that has captured q and a constant of its own, called with p inside a region that x is named in; squared
+ * in a checkpoint that is told of p alone, or in none. */
+static void gradients_around_a_call(int checkpoints, bool is_second, double r[7]) {
+  weft_scope *all = weft_scope_open();
+  weft_array *p = f64s(1, (double[]){ 0.5 }), *q = f64s(3, (double[]){ 1, 2, 3 }), *x, *d[3];
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(1)), *out = weft_mul(weft_add(in, f64s(3, (double[]){ 1, 3, 5 })), q);
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  weft_call(f, 1, &p, 1, &out);
+  x = weft_alias(weft_mul(out, weft_scalar(2)));
+  weft_array *y = weft_mul(x, weft_mul(x, x)), *by[] = { x, p, q };
+  while (checkpoints-- > 0) weft_checkpoint(1, &p, 1, &y);
+  weft_grad(weft_sum(y, WEFT_ALL), 3, by, d);
+  if (is_second) weft_grad(weft_sum(d[2], WEFT_ALL), 2, by + 1, d + 1);
+  EXPECT_OK(weft_read(d[0], WEFT_F64, r, 3 * sizeof *r));
+  EXPECT_OK(weft_read(d[1], WEFT_F64, r + 3, sizeof *r));
+  EXPECT_OK(weft_read(d[2], WEFT_F64, r + 4, 3 * sizeof *r));
+  const char *plan = weft_show(3, d, "plan");
+  EXPECT(plan && !strstr(plan, "checkpoint"));
+  weft_scope_discard(all);
+}
+
+TEST(a_gradient_by_what_a_call_inside_a_checkpoint_gave_or_captured_is_that_without_it) {
+  for (int is_second = 0; is_second < 2; is_second++) {
+    double want[7], got[7];
+    gradients_around_a_call(0, is_second, want);
+    for (int n = 1; n < 3; n++) {
+      gradients_around_a_call(n, is_second, got);
+      for (int i = 0; i < 7; i++)
+        if (!(fabs(got[i] - want[i]) <= 1e-12 * fabs(want[i])) || want[i] == 0)
+          test_fail(__FILE__, __LINE__, "%d checkpoints, derivative %d: element %d is %g, not %g", n, is_second + 1, i, got[i], want[i]);
+    }
+  }
+}
+
 TEST(a_gradient_by_a_constant_that_a_checkpoint_reads_is_that_without_it) {
   weft_scope *s = weft_scope_open();
   weft_array *x = f64s(2, (double[]){ 3, -2 }), *k = weft_full(WEFT_F64, 0, NULL, 5), *y[] = { weft_mul(x, k), weft_exp(k) }, *d;

@@ -4,13 +4,16 @@
  * depend on x, so that derivatives by these are found as well. What a side of a choice is made of belongs to the region, whether
  * it depends on x or not: as an input it would be computed where the other side is taken. The gradient is taken of a copy of the
  * region whose x stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
- * by an array inside the region is asked for, reverse mode goes through y instead (grad.c). */
+ * by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
+ *
+ * What calls of functions inside have captured is found by expanding them. That makes other nodes, and y is what users have made of
+ * theirs: the expanded y come last among the inputs, nobody computes them, and the region is what they are made of. */
 #include "base/mem.h"
 #include "graph/function.h"
 #include "op/operand.h"
 #include "transform/transform.h"
 
-struct checkpoint_attr { int n_y, n_x; };
+struct checkpoint_attr { int n_y, n_x, n_expanded; }; /* n_expanded: n_y, or 0 if nothing had to be */
 
 static const struct checkpoint_attr *attr_of(const struct node *n) { return n->attr; }
 static int count(const struct node *n) { return attr_of(n)->n_y; }
@@ -41,7 +44,8 @@ const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pa
 
 /* ---- Rules ---- */
 
-struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed; fresh: y again, then x */
+struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed, and none that is expanded; fresh: y
+                                                                                   again, then x */
 
 /* Cotangents of y as those of y computed again: loops in the copy have lengths of their own, which will turn out to be the same. */
 static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure **why) {
@@ -54,13 +58,14 @@ static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure *
 
 static bool region_open(struct region *g, const struct rule *r, weft_array *const dy[], struct failure **why) {
   const struct checkpoint_attr *a = attr_of(r->node);
-  *g = (struct region){ .n_y = a->n_y, .n_x = a->n_x, .n_in = r->node->n_in };
+  *g = (struct region){ .n_y = a->n_y, .n_x = a->n_x, .n_in = r->node->n_in - a->n_expanded };
   g->in = node_list_new(g->n_in);
   g->fresh = node_list_new(g->n_in);
   g->dx = node_list_new(g->n_in);
   g->seeds = node_list_new(g->n_y);
   if (!g->in || !g->fresh || !g->dx || !g->seeds) return false;
   for (int k = 0; k < g->n_in; k++) g->in[k] = r->in[k]->node;
+  for (int k = 0; k < a->n_expanded; k++) g->in[k] = r->in[g->n_in + k]->node;
   for (int k = g->n_y; k < g->n_in; k++) {
     bool is_x = k < g->n_y + g->n_x;
     if (!(g->fresh[k] = is_x ? barrier(g->in[k]) : node_retain(g->in[k]))) return false;
@@ -148,10 +153,11 @@ static bool may_be_asked(const struct node *n) {
   return is_differentiable(n) && n->op != &op_scalar && (n->op != &op_broadcast || node_is_known(n));
 }
 
-/* y, x and the edge, borrowed. NULL: out of memory. */
-static struct node **inputs(const struct subgraph *g, int m, struct node *const y[], int n, struct node *const x[], int *n_in) {
+/* y, x, the edge and n_expanded of expanded, borrowed. NULL: out of memory. */
+static struct node **inputs(const struct subgraph *g, int m, struct node *const y[], int n, struct node *const x[], int n_expanded,
+                            struct node *const expanded[], int *n_in) {
   bool *is_inside = mem_alloc(2 * (size_t)g->n + 1), *is_edge = is_inside ? is_inside + g->n : NULL;
-  struct node **in = node_list_new(m + n + g->n);
+  struct node **in = node_list_new(m + n + g->n + n_expanded);
   if (is_inside && in) {
     find_edge(g, n, is_inside, is_edge);
     int at = 0;
@@ -159,6 +165,7 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
     for (int k = 0; k < n; k++) in[at++] = x[k];
     for (int i = 0; i < g->n; i++)
       if (is_edge[i] && may_be_asked(g->node[i])) in[at++] = g->node[i];
+    for (int k = 0; k < n_expanded; k++) in[at++] = expanded[k];
     *n_in = at;
   }
   mem_free(is_inside);
@@ -167,16 +174,18 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
   return NULL;
 }
 
-static struct node *checkpoint(int n, struct node *const x[], int m, struct node *const y[]) {
+/* is: y with calls expanded, or y. */
+static struct node *checkpoint(int n, struct node *const x[], int m, struct node *const y[], struct node *const is[]) {
   struct subgraph g;
-  if (!subgraph_take(&g, m, y, n, x, oldest_of(n, x))) return NULL;
+  if (!subgraph_take(&g, m, is, n, x, oldest_of(n, x))) return NULL;
   if (has_choice(&g)) { /* sides may be made of what is older than x */
     subgraph_free(&g);
-    if (!subgraph_take(&g, m, y, n, x, 0)) return NULL;
+    if (!subgraph_take(&g, m, is, n, x, 0)) return NULL;
   }
-  int n_in = 0;
-  struct node **in = inputs(&g, m, y, n, x, &n_in), *c = NULL;
-  struct checkpoint_attr attr = { m, n };
+  int n_in = 0, n_expanded = 0;
+  for (int k = 0; k < m; k++) if (is[k] != y[k]) n_expanded = m;
+  struct node **in = inputs(&g, m, y, n, x, n_expanded, is, &n_in), *c = NULL;
+  struct checkpoint_attr attr = { m, n, n_expanded };
   if (in) c = node_make(&op_checkpoint, WEFT_I64, 0, NULL, n_in, in, &attr, sizeof attr);
   mem_free(in);
   subgraph_free(&g);
@@ -185,19 +194,20 @@ static struct node *checkpoint(int n, struct node *const x[], int m, struct node
 
 void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]) {
   if (!has_place("weft_checkpoint", n, m, y)) return;
-  struct node **list = node_list_new(n + m);
+  struct node **list = node_list_new(n + 2 * m), **expanded = list ? list + n + m : NULL;
   weft_array *bad = NULL;
   if (!list) return all_bad(m, y, no_memory());
   bool has_x = operands("weft_checkpoint", n, x, list, &bad), has_y = has_x && operands("weft_checkpoint", m, y, list + n, &bad);
-  struct failure *why = has_y ? expand_captors_between(n, list, m, list + n) : NULL;
+  for (int k = 0; has_y && k < m; k++) expanded[k] = node_retain(list[n + k]);
+  struct failure *why = has_y ? expand_captors_between(n, list, m, expanded) : NULL;
   if (why) all_bad(m, y, why);
   else if (has_y) {
-    struct node *c = checkpoint(n, list, m, list + n);
+    struct node *c = checkpoint(n, list, m, list + n, expanded);
     for (int k = 0; k < m; k++) y[k] = array_of(c ? item_make(c, k) : NULL);
     node_release(c);
   }
   for (int k = 0; bad && k < m; k++) y[k] = bad;
   nodes_release(has_x ? n : 0, list);
-  nodes_release(has_y ? m : 0, list + n);
+  nodes_release(has_y ? 2 * m : 0, list + n);
   mem_free(list);
 }
