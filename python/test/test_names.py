@@ -153,8 +153,8 @@ def test_the_stub_names_what_there_is():
 
 # Functions of weft.h that Python has no name for: it has another way, or none yet.
 NOT_IN_PYTHON = set("""
-    device_text dtype_name fetch function_arity function_show grad id keep lead operands over scope_close scope_close_async update
-    version version_text gammainc_da betainc_da
+    device_text dtype_name fetch function_arity function_show grad host id keep lead operands over scope_close scope_close_async
+    update version version_text gammainc_da betainc_da
     """.split())
 
 

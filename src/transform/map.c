@@ -401,7 +401,7 @@ void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_
   bool has_x = arrays_nodes("weft_map", n, x, list, &bad);
   bool has_xs = has_x && arrays_nodes("weft_map", n, xs, list + n, &bad);
   bool has_y = has_xs && arrays_nodes("weft_map", m, y, list + 2 * n, &bad);
-  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n) : NULL;
+  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n, NULL) : NULL;
   if (why) all_bad(m, ys, why);
   else if (has_y) map_all(n, list, list + n, m, list + 2 * n, ys);
   for (int j = 0; bad && j < m; j++) ys[j] = bad;

@@ -1,5 +1,6 @@
 /* rule.c -- applying the rules of ops. Rules speak the public API, so they need handles, and a scope that collects what
  * they make on the way; what a transform keeps of it is nodes. */
+#include <stdlib.h>
 #include "base/mem.h"
 #include "graph/caller.h"
 #include "graph/function.h"
@@ -216,9 +217,66 @@ bool node_fit(struct node **d, struct node *like, struct failure **failure) {
   return true;
 }
 
-struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]) {
+struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[], struct readied *made) {
+  if (made) *made = (struct readied){ oldest_of(n, x), node_serial(), 0 };
   struct failure *why = expand_captors(n, x, m, y);
-  return why ? why : choose_sink(oldest_of(n, x), n, x, m, y);
+  if (!why) why = choose_sink(oldest_of(n, x), n, x, m, y);
+  if (made) made->until = node_serial();
+  return why;
+}
+
+static int by_first(const void *a, const void *b) {
+  const struct node *m = *(struct node *const *)a, *n = *(struct node *const *)b;
+  uint64_t x = node_first(m), y = node_first(n);
+  return x != y ? (x > y) - (x < y) : (m->serial > n->serial) - (m->serial < n->serial);
+}
+
+/* The node, of n in order, of which another is a copy: the first of its copies that is there, or itself. NULL: there is none. */
+static struct node *original(int n, struct node *const node[], const struct node *copy) {
+  int lo = 0;
+  for (int hi = n; lo < hi;) {
+    int mid = lo + (hi - lo) / 2;
+    if (node_first(node[mid]) < copy->copy_of) lo = mid + 1;
+    else hi = mid;
+  }
+  if (lo == n || node_first(node[lo]) != copy->copy_of) return NULL;
+  return node[lo]->dtype == copy->dtype && shape_equal(node[lo], copy) ? node[lo] : NULL;
+}
+
+/* Pairs of nodes of g that were made in the span and of what they are copies of, which y were made of. */
+static int find_copies(const struct subgraph *g, const struct readied *made, struct subgraph *of, struct node *copy[],
+                       struct node *is[]) {
+  int n = 0;
+  qsort(of->node, (size_t)of->n, sizeof *of->node, by_first);
+  for (int i = 0; i < g->n; i++) {
+    struct node *c = g->node[i];
+    if (c->serial <= made->after || c->serial > made->until || !c->copy_of) continue;
+    copy[n] = c, is[n] = original(of->n, of->node, c);
+    n += is[n] != NULL;
+  }
+  return n;
+}
+
+struct failure *transform_done(const struct readied *made, int m, weft_array *const y[], int n, weft_array *d[]) {
+  if (made->until == made->after) return NULL;
+  struct subgraph of, g;
+  struct failure *why = NULL;
+  struct node **node = node_list_new(m + 2 * n), **good = node + m, **out = good + n, **copy = NULL;
+  if (!node) return no_memory();
+  int n_good = 0;
+  for (int j = 0; j < m; j++) node[j] = y[j]->node;
+  for (int j = 0; j < n; j++) if (d[j]->node->op != &op_bad) good[n_good++] = d[j]->node;
+  bool has_of = subgraph_take(&of, m, node, 0, NULL, made->oldest);
+  bool has_g = has_of && subgraph_take(&g, n_good, good, 0, NULL, made->after + 1);
+  if (!has_g || !(copy = node_list_new(2 * g.n))) why = no_memory();
+  int n_copies = why ? 0 : find_copies(&g, made, &of, copy, copy + g.n);
+  if (n_copies && graph_repeat(n_copies, copy, copy + g.n, n_good, good, out, &why))
+    for (int j = 0, k = 0; j < n; j++) if (d[j]->node->op != &op_bad) d[j] = array_of(out[k++]);
+  if (has_of) subgraph_free(&of);
+  if (has_g) subgraph_free(&g);
+  mem_free(copy);
+  mem_free(node);
+  return why;
 }
 
 struct node **node_list_new(int n) { return mem_alloc((size_t)(n > 0 ? n : 1) * sizeof(struct node *)); }
