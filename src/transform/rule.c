@@ -243,10 +243,18 @@ static struct node *original(int n, struct node *const node[], const struct node
   return node[lo]->dtype == copy->dtype && shape_equal(node[lo], copy) ? node[lo] : NULL;
 }
 
-/* Pairs of nodes of g that were made in the span and of what they are copies of, which y were made of. */
+static bool are_known(const struct subgraph *g) {
+  for (int i = 0; i < g->n; i++) if (!node_is_known(g->node[i])) return false;
+  return true;
+}
+
+/* Pairs of nodes of g that were made in between and of what they are copies of, which y were made of. Loops whose lengths a run
+ * tells
+ * have others in copies, which the derivatives mention: none then. */
 static int find_copies(const struct subgraph *g, const struct readied *made, struct subgraph *of, struct node *copy[],
                        struct node *is[]) {
   int n = 0;
+  if (!are_known(g)) return 0;
   qsort(of->node, (size_t)of->n, sizeof *of->node, by_first);
   for (int i = 0; i < g->n; i++) {
     struct node *c = g->node[i];
