@@ -249,8 +249,7 @@ static bool are_known(const struct subgraph *g) {
 }
 
 /* Pairs of nodes of g that were made in between and of what they are copies of, which y were made of. Loops whose lengths a run
- * tells
- * have others in copies, which the derivatives mention: none then. */
+ * tells have others in copies, which the derivatives mention: none then. */
 static int find_copies(const struct subgraph *g, const struct readied *made, struct subgraph *of, struct node *copy[],
                        struct node *is[]) {
   int n = 0;
