@@ -383,5 +383,6 @@ SCOPED(results_of_the_host_that_cannot_be_are_refused) {
   EXPECT_INT(weft_check(y[0]), WEFT_ERR_SHAPE);
   weft_host_like(NULL, 1, &x, 1, &x, y);
   EXPECT_INT(weft_check(y[0]), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_host_like: no function");
   EXPECT_INT(c.calls, 0);
 }

@@ -153,10 +153,10 @@ const struct op op_host = { .name = "host", .kind = OP_LIBRARY, .again = library
 
 /* ---- the public call ---- */
 
-static struct failure *check_results(int m, const weft_block like[]) {
-  struct failure *why = m < 1 || !like ? fail(WEFT_ERR_ARG, scope_origin(), "weft_host: %d results", m) : NULL;
+static struct failure *check_results(const char *fn, int m, const weft_block like[]) {
+  struct failure *why = m < 1 || !like ? fail(WEFT_ERR_ARG, scope_origin(), "%s: %d results", fn, m) : NULL;
   for (int k = 0; !why && k < m; k++)
-    if (!(why = dtype_check("weft_host", like[k].dtype))) why = dims_check("weft_host", like[k].rank, like[k].dims);
+    if (!(why = dtype_check(fn, like[k].dtype))) why = dims_check(fn, like[k].rank, like[k].dims);
   return why;
 }
 
@@ -179,16 +179,16 @@ static struct host *host_new(const weft_host_function *f, int m, const weft_bloc
 
 /* x: what the function is called with, and the operands that have sizes. like has dtypes and ranks; dims, if there are no such
  * operands. */
-static void apply(const weft_host_function *f, int n, weft_array *const x[], int n_sized, int m, const weft_block like[],
-                  weft_array *y[]) {
-  struct failure *why = !f || !f->run || n < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "weft_host: no function")
-                                               : check_results(m, like);
+static void apply(const char *fn, const weft_host_function *f, int n, weft_array *const x[], int n_sized, int m,
+                  const weft_block like[], weft_array *y[]) {
+  struct failure *why = !f || !f->run || n < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "%s: no function", fn)
+                                               : check_results(fn, m, like);
   struct node **in = why ? NULL : mem_alloc(sizeof *in * (size_t)(n + 1));
   weft_array *bad = NULL;
-  bool has_in = in && operands("weft_host", n, x, in, &bad);
+  bool has_in = in && operands(fn, n, x, in, &bad);
   struct host *h = has_in ? host_new(f, m, like) : NULL;
   if (!has_in && f && f->release) f->release(f->ctx);
-  if (!why && !h && !bad) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_host: out of memory");
+  if (!why && !h && !bad) why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
   struct host_attr attr = { .host = h, .n_sized = n_sized };
   if (h) library_apply(&op_host, n, in, &attr, sizeof attr, m, y);
   for (int k = 0; !h && k < m; k++) y[k] = bad ? bad : array_of_bad(failure_retain(why), 0, NULL);
@@ -199,7 +199,7 @@ static void apply(const weft_host_function *f, int n, weft_array *const x[], int
 }
 
 void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]) {
-  apply(f, n, x, 0, m, like, y);
+  apply("weft_host", f, n, x, 0, m, like, y);
 }
 
 /* Of no element: the sizes of an array, and 0. */
@@ -224,7 +224,7 @@ void weft_host_like(const weft_host_function *f, int n, weft_array *const x[], i
     said[k] = (weft_block){ .dtype = rank < 0 ? WEFT_U8 : weft_dtype_of(like[k]), .rank = rank < 0 ? 0 : rank, .dims = none };
     all[n + k] = sizes_alone(like[k]);
   }
-  if (said && all) apply(f, n < 0 ? n : n_all, all, m, m, m > 0 ? said : NULL, y);
+  if (said && all) apply("weft_host_like", f, n < 0 ? n : n_all, all, m, m, m > 0 ? said : NULL, y);
   else {
     if (f && f->release) f->release(f->ctx);
     for (int k = 0; k < m; k++) y[k] = array_of(NULL);

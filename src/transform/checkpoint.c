@@ -44,8 +44,8 @@ const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pa
 
 /* ---- Rules ---- */
 
-struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed, and none that is expanded; fresh: y
-                                                                                   again, then x */
+/* in: borrowed, with the expanded y, if there are any, in the place of y; fresh: y again, then x. */
+struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; };
 
 /* Cotangents of y as those of y computed again: loops in the copy have lengths of their own, which will turn out to be the same. */
 static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure **why) {

@@ -48,37 +48,7 @@ entry cofactors(f64* rooms, T* to, u64 n, u64 k, u64 sets, u64 each, u64 nearly)
   if (k < n && !is_bad) {
     u64 s = 0;
     while (s < n) {
-      u64 left = n - s;
-      u64 best = 0;
-      u64 at = s * n + s;
-      i = u64(tid);
-      while (i < left * left) {
-        u64 here = (s + i / left) * n + s + i % left;
-        u64 bits = as_u64(a[here]) & 0x7fffffffffffffff;
-        bits = bits > 0x7ff0000000000000 && i != 0 ? u64(0) : bits;
-        at = bits > best ? here : at;
-        best = max(bits, best);
-        i = i + u64(threads);
-      }
-  ) LARGEST_OF_BLOCK WRITTEN(
-      u64 r = largest / n;
-      u64 c = largest % n;
-      if (r != s) {
-        i = u64(tid);
-        while (i < n) { f64 was = a[r * n + i]; a[r * n + i] = a[s * n + i]; a[s * n + i] = was; i = i + u64(threads); }
-        sign = -sign;
-      }
-      bar;
-      if (c != s) {
-        i = u64(tid);
-        while (i < n) { f64 was = a[i * n + c]; a[i * n + c] = a[i * n + s]; a[i * n + s] = was; i = i + u64(threads); }
-        sign = -sign;
-      }
-      if (tid == 0) {
-        f64 was = row[r]; row[r] = row[s]; row[s] = was;
-        was = column[c]; column[c] = column[s]; column[s] = was;
-      }
-      bar;
+  ) LARGEST_LEFT_IS_PIVOT(s) WRITTEN(
       f64 pivot = a[s * n + s];
       if (tid == 0) { d[s] = pivot; }
       if (pivot != 0) {

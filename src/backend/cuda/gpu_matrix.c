@@ -593,37 +593,7 @@ entry adjugate_singular(T* from, f64* work, f64* b, f64* rooms, s64* status, u64
   size = scale[0];
   u64 k = 0;
   while (k + 1 < n) {
-    u64 left = n - k;
-    u64 best = 0;
-    u64 at = k * n + k;
-    i = u64(tid);
-    while (i < left * left) {
-      u64 here = (k + i / left) * n + k + i % left;
-      u64 bits = as_u64(a[here]) & 0x7fffffffffffffff;
-      bits = bits > 0x7ff0000000000000 && i != 0 ? u64(0) : bits;
-      at = bits > best ? here : at;
-      best = max(bits, best);
-      i = i + u64(threads);
-    }
-  ) LARGEST_OF_BLOCK WRITTEN(
-    u64 r = largest / n;
-    u64 c = largest % n;
-    if (r != k) {
-      i = u64(tid);
-      while (i < n) { f64 was = a[r * n + i]; a[r * n + i] = a[k * n + i]; a[k * n + i] = was; i = i + u64(threads); }
-      sign = -sign;
-    }
-    bar;
-    if (c != k) {
-      i = u64(tid);
-      while (i < n) { f64 was = a[i * n + c]; a[i * n + c] = a[i * n + k]; a[i * n + k] = was; i = i + u64(threads); }
-      sign = -sign;
-    }
-    if (tid == 0) {
-      f64 was = row[r]; row[r] = row[k]; row[k] = was;
-      was = column[c]; column[c] = column[k]; column[k] = was;
-    }
-    bar;
+  ) LARGEST_LEFT_IS_PIVOT(k) WRITTEN(
     f64 pivot = a[k * n + k];
     size = size * pivot;
     if (pivot != 0) {
