@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "backend/cuda/driver.h"
 
 enum { MOST = 64, ROWS = 200, ROUNDS = 7, N = 1024 };
@@ -25,11 +25,7 @@ static const char body[] =
 
 static result (*get_nodes)(handle, handle *, size_t *);
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
+static double now(void) { return 1e6 * clock_seconds(); }
 
 static void must(result r, const char *what) {
   if (!r) return;

@@ -9,14 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <weft.h>
+#include "base/clock.h"
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+static double now_ms(void) { return 1e3 * clock_seconds(); }
 
 static void must(weft_status s) {
   if (s == WEFT_OK) return;

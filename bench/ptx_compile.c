@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include "base/clock.h"
 #include "backend/cuda/driver.h"
 
 enum { MOST = 64, OPTION_LEVEL = 7, INPUT_PTX = 1, JIT_LINK_PTX = 2 };
@@ -31,11 +32,7 @@ static struct {
   int (*destroy)(void **);
 } jit;
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+static double now_ms(void) { return 1e3 * clock_seconds(); }
 
 static double busy_ms(void) {
   struct rusage u;

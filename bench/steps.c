@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "backend/cuda/driver.h"
 
 enum { STEPS = 1000, LAUNCHES = 20, ROUNDS = 7, ELEMENTS = 1 << 26, ROOM = 1 << 18 };
@@ -30,11 +30,7 @@ static void put(const char *format, ...) {
   va_end(more);
 }
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+static double now_ms(void) { return 1e3 * clock_seconds(); }
 
 static void must(result r, const char *what) {
   if (!r) return;

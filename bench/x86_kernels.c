@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "backend/backend.h"
 #include "base/text.h"
 
@@ -54,11 +54,7 @@ static const char source[] =
 enum { MAX_KERNELS = 24, MAX_BUFS = 8 };
 enum machine { VM, AVX2, AVX512, MACHINES };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
+static double now(void) { return (double)clock_ns(); }
 
 static int64_t lin_value(const struct kir_kernel *k, struct kir_lin l, const int64_t *sizes) {
   int64_t sum = 0;
