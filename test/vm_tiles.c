@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "backend/vm/number.h"
-#include "backend/vm/order.h"
+#include "backend/vm/vm_order.h"
 #include "backend/vm/tile.h"
 #include "test.h"
 #include "vm_case.h"

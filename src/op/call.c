@@ -1,5 +1,5 @@
 /* call.c -- a function applied: lazy, with as many results as the function has. Derivatives and maps are those of the
- * body (transform/call.c); before scheduling, the body takes the place of the call. */
+ * body (transform/call_rules.c); before scheduling, the body takes the place of the call. */
 #include "base/mem.h"
 #include "graph/copy.h"
 #include "graph/dtype.h"

@@ -1,5 +1,5 @@
 /* kinds.c -- what is true of all ops of a kind, a row each. What depends on the node besides is asked where it matters: a
- * running sum that goes in blocks is a step of its own (schedule/prefix.c), a copy for its own sake joins no group. */
+ * running sum that goes in blocks is a step of its own (schedule/prefix_kernel.c), a copy for its own sake joins no group. */
 #include "op/op.h"
 
 /* Vector instructions for as many elements as a vector has: of a function that is not cheap, of a gather, of a guarded load. */

@@ -50,7 +50,7 @@ struct many {
   void (*batch)(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]);
 };
 
-/* Before a graph is rewritten, complex nodes are replaced by two real ones (rewrite/complex.c): no kernel knows complex
+/* Before a graph is rewritten, complex nodes are replaced by two real ones (rewrite/complex_parts.c): no kernel knows complex
  * numbers. A complex leaf is seen through two views (op_part), a complex result is stored part by part (op_pair). */
 struct parts { struct node *re, *im; };   /* im NULL: a real value */
 struct splitting {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "graph/dtype.h"
-#include "rewrite/work.h"
+#include "rewrite/rewriting.h"
 
 /* ---- Common expressions ---- */
 

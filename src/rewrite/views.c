@@ -2,7 +2,7 @@
 #include <string.h>
 #include "graph/dtype.h"
 #include "graph/shape.h"
-#include "rewrite/work.h"
+#include "rewrite/rewriting.h"
 
 /* ---- Casts ---- */
 

@@ -23,7 +23,7 @@ bool eval_stops(const struct node *); /* an evaluation does not look below it: i
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **);
 struct failure *eval_look(int n, struct node *const target[]); /* why they cannot be computed, as far as one can see now */
 
-/* nan.c: a nan in one of these, which have been computed, as a failure that says where it arose. NULL: there is none, as far
+/* nan_origin.c: a nan in one of these, which have been computed, as a failure that says where it arose. NULL: there is none, as far
  * as this thread's WEFT_CHECK cares. */
 struct failure *nan_find(int n, struct node *const target[]);
 
@@ -102,7 +102,7 @@ bool eval_moves(const struct node *); /* move.c: it is to be brought to its plac
 struct failure *eval_move(struct node *); /* the same: it is */
 bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
-struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *); /* call.c: items of one call */
+struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *); /* call_plans.c: items of a call */
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
 struct failure *eval_bind(dim symbol, int64_t number); /* length.c: a size that a run has told; the lock is not held */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */

@@ -2,7 +2,7 @@
 #include "run/launch.h"
 #include <string.h>
 #include "backend/float_mode.h"
-#include "backend/vm/order.h"
+#include "backend/vm/vm_order.h"
 #include "run/memory.h"
 #include "run/pool.h"
 

@@ -5,7 +5,7 @@
  * same plans on its own values, without a graph, as long as it tells the same integers. Where it tells others it is begun again
  * part by part, and written down too: a tape branches there. So a tape changes how long a call takes and nothing else.
  *
- * Only calls that are short are written down (call.c), as their beginning is computed twice where they leave the tape. */
+ * Only calls that are short are written down (call_plans.c), as their beginning is computed twice where they leave the tape. */
 #ifndef WEFT_TAPE_H
 #define WEFT_TAPE_H
 #include <pthread.h>

@@ -20,7 +20,7 @@ struct undo {
 
 struct overwritten { uint8_t *first; int rank; int64_t extent[AXES], stride[AXES]; size_t size; }; /* strides in bytes */
 
-/* A copy's sizes are the extents of its axes (schedule/copy.c). */
+/* A copy's sizes are the extents of its axes (schedule/copy_kernel.c). */
 static struct overwritten overwritten_of(const struct plan *p, int i, uint8_t *const base[]) {
   const struct step *s = &p->schedule->step[i];
   const struct kir_kernel *k = p->code[i]->kernel;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "graph/dtype.h"
-#include "schedule/attention.h"
+#include "schedule/attention_find.h"
 #include "schedule/draft.h"
 
 struct attend_draft {

@@ -43,7 +43,7 @@ bool contract_takes_rows(const struct node *n) {
 /* ---- on a device ---- */
 
 enum {
-  LEAST_TILE = 32,          /* rows and columns: tiles have no use for less (backend/cuda/plan.c) */
+  LEAST_TILE = 32,          /* rows and columns: tiles have no use for less (backend/cuda/ptx_plan.c) */
   LEAST_TILED = 1 << 20,    /* products: fewer are done within the kernel of their rows sooner than one more is launched */
 };
 static const double LEAST_APART = 0x1p31; /* products: at 1024^3 weft's own tiles are as fast as cublasLt, at 4096^3 half as fast,

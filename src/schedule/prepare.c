@@ -399,7 +399,7 @@ static bool indices_of_narrow(struct work *w, struct node *n, int first) {
 static bool store_scalars(struct work *w) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
-    bool knows_numbers = x->op->kind == OP_LOOP || x->op == &op_problems; /* loops: see loop.c */
+    bool knows_numbers = x->op->kind == OP_LOOP || x->op == &op_problems; /* loops: see loop_step.c */
     if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF || knows_numbers) continue;
     for (int k = 0; k < x->n_in; k++) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;

@@ -83,7 +83,7 @@ struct node *work_node(struct work *, const struct op *, weft_dtype, int rank, c
 struct node *before_loading(struct work *, struct node *); /* what it shows,
     before it was cast to the register dtype; NULL: it was not */
 
-/* attention.c, attention_step.c */
+/* attention_find.c, attention_step.c */
 bool attention_find(struct work *);          /* false: out of memory */
 bool step_attention(struct work *, struct node *);
 
@@ -158,7 +158,7 @@ bool makers_find(struct work *); /* operands that are computed while they are pa
 /* draft.c */
 struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of memory */
 
-/* emit.c, copy.c, scatter.c, loop.c, prefix.c: append steps */
+/* emit.c, copy_kernel.c, scatter.c, loop_step.c, prefix_kernel.c: append steps */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
 /* Whether `around` rows of n elements, or columns of n with so many lanes beside, are too few for threads, and long enough to be
@@ -173,7 +173,7 @@ bool scatter_is_by_copies(const struct node *);    /* whether its updates are co
 const char *take_typed(const struct node *);       /* what the user called */
 bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
-bool step_of_library(struct work *, struct node *); /* library.c */
+bool step_of_library(struct work *, struct node *); /* library_plan.c */
 bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 
@@ -183,7 +183,7 @@ void schedule_check(const struct work *);
 /* graph_check.c: likewise; gives slots in the order of the list */
 void graph_check(const struct node_list *);
 
-/* memory.c */
+/* memory_plan.c */
 bool memory_plan(struct work *);
 
 /* gift.c */

@@ -1,7 +1,7 @@
 /* loop_draft.c -- loops that transforms make. */
 #include "base/mem.h"
 #include "op/operand.h"
-#include "transform/loop.h"
+#include "transform/loop_rules.h"
 
 bool nodes_add(struct nodes *l, struct node *n) {
   if (!n) return false;

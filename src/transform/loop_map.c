@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "op/operand.h"
-#include "transform/loop.h"
+#include "transform/loop_rules.h"
 
 struct spreading {
   const struct rule *r;

@@ -5,7 +5,7 @@
 #include "graph/shape.h"
 #include "op/operand.h"
 #include "transform/images.h"
-#include "transform/loop.h"
+#include "transform/loop_rules.h"
 
 struct mapping {
   struct images of;        /* with the new axis */

@@ -18,7 +18,7 @@ struct ptx_counter {
   int offset;                      /* of a fold along a serial loop: where its entries begin in the stack */
 };
 
-/* An access of a serial loop that goes forward by the same bytes in each step (walk.c). */
+/* An access of a serial loop that goes forward by the same bytes in each step (ptx_walk.c). */
 struct ptx_walk {
   const struct kir_stmt *s;
   const char *at, *step;           /* registers: its address in this step, and how far it is to the next; .. */
@@ -36,7 +36,7 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
-/* Loads of a loop that were printed ahead of all copies of its body (nest.c, walk.c, gpu_turned.c). */
+/* Loads of a loop that were printed ahead of all copies of its body (nest.c, ptx_walk.c, gpu_turned.c). */
 enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 64 };
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
@@ -45,7 +45,7 @@ struct ptx_early {
 };
 
 /* What a serial loop in a lane of a loop over time loads in its first steps, and finds in every step of time: a column of a matrix,
- * in registers (walk.c). */
+ * in registers (ptx_walk.c). */
 enum { PTX_NEXT = 4 };
 struct ptx_held {
   const struct kir_stmt *loop, *load, *lane; /* NULL: there is none; the loop stands in the lane */
@@ -130,13 +130,13 @@ const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src, bool 
 void ptx_from_f16(struct printer *, const char *dst, const char *src, bool is_made);      /* the f32 of such a pattern */
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
 
-/* quotient.c: several q = a / b of f32 at once. is_of_number: a need not be looked at. */
+/* ptx_quotient.c: several q = a / b of f32 at once. is_of_number: a need not be looked at. */
 struct ptx_quotient { const char *a, *b, *q; bool is_of_number; int power; }; /* power: that of a, see ptx_power */
 bool ptx_is_of_number(const struct printer *, const struct kir_stmt *);
 int ptx_power(const struct printer *, const struct kir_stmt *);
 void ptx_quotients(struct printer *, int n, const struct ptx_quotient[]);
 
-/* access.c: memory. */
+/* ptx_access.c: memory. */
 static inline const char *ptx_row_space(const struct printer *p) { return p->rows_are_shared ? ".shared" : ""; }
 const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a number, i64 */
 const char *ptx_address(struct printer *, int buf, const struct kir_lin at[]);
@@ -157,7 +157,7 @@ const char *ptx_stride(struct printer *, int buf, int axis);
 void ptx_load_plain(struct printer *, int buf, int value, const char *address); /* as an input, or whatever it is */
 
 struct where;
-/* walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
+/* ptx_walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
@@ -174,7 +174,7 @@ const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */
 bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
-/* reduce.c: folds and prefixes. */
+/* ptx_reduce.c: folds and prefixes. */
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
 /* Folds and prefixes of a serial loop: before it, at an element's position, counted from 0, and behind it. */

@@ -46,7 +46,7 @@ struct survey {
 bool survey_nothing(struct survey *, const struct kir_kernel *,
     struct arena *); /* of a kernel whose text is not printed. false: out of memory */
 bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
-bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* reduce.c: its order can be seen */
+bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* ptx_reduce.c: its order can be seen */
 void survey_find_product(struct survey *);              /* gpu_product.c */
 bool survey_uses(const struct kir_block *, int value);  /* is the value read in there? */
 static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */

@@ -46,12 +46,12 @@ static inline const uint8_t *vm_mask(const struct vm_frame *f, int mask) {
 }
 
 void vm_exec(struct vm_frame *, int step);                     /* until STOP; exec.c */
-void vm_load(struct vm_frame *, const struct vm_step *);       /* access.c */
+void vm_load(struct vm_frame *, const struct vm_step *);       /* vm_access.c */
 void vm_load_one(struct vm_frame *, const struct vm_step *);
 void vm_store(struct vm_frame *, const struct vm_step *);
 void vm_store_one(struct vm_frame *, const struct vm_step *);
 void vm_op_store(struct vm_frame *, const struct vm_step *);
-void vm_fold_open(struct vm_frame *, int fold);                /* fold.c */
+void vm_fold_open(struct vm_frame *, int fold);                /* vm_fold.c */
 void vm_fold_step(struct vm_frame *, int fold, int mask);
 void vm_fold_close(struct vm_frame *, int fold);
 

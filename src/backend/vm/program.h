@@ -4,12 +4,12 @@
  * load of dense memory is a pointer, a carried value moves by exchanging pointers, and a result may be born in the
  * output. Masks are registers of bools with a count of lanes that are on; register -1 as a mask: all lanes are.
  *
- * uniform.c decides what is one value, translate.c writes the steps, slots.c gives tiles their places, run.c binds a
+ * uniform.c decides what is one value, translate.c writes the steps, slots.c gives tiles their places, vm_run.c binds a
  * launch and steps through. */
 #ifndef WEFT_VM_PROGRAM_H
 #define WEFT_VM_PROGRAM_H
 #include "backend/backend.h"
-#include "backend/vm/order.h"
+#include "backend/vm/vm_order.h"
 #include "backend/vm/tile.h"
 
 enum { VM_TILE = 512, VM_PARTS = 8, VM_DEPTH = 60 }; /* lanes; values of a tuple fold; nesting of blocks */
@@ -121,7 +121,7 @@ bool vm_leaves_by_lane(const uint8_t *varying, struct kir_block);
 const char *vm_translate(struct code *, const struct kir_kernel *, const uint8_t *varying, const uint8_t *kept);
 /* slots.c: lifetimes, places, and the decisions that depend on them. False: out of memory. */
 bool vm_place(struct code *);
-/* run.c */
+/* vm_run.c */
 int vm_run(const struct code *, const struct launch *);
 bool vm_borrows(const struct code *, const struct launch *);
 

@@ -1,6 +1,6 @@
 /* across.c -- folds whose order is not that of their loop: fold.col along lanes takes one lane after the other, 128 a
  * block; fold.row along a serial loop has 32 accumulators, 4096 elements a block. Blocks are counted as everywhere, by
- * the functions of fold.c on a loop that holds this one fold. Nothing is pinned, and lanes go in one copy. */
+ * the functions of x86_fold.c on a loop that holds this one fold. Nothing is pinned, and lanes go in one copy. */
 #include "backend/x86/gen.h"
 
 static const struct kir_stmt along_lanes = { .kind = KIR_LANE }, beside_lanes = { .kind = KIR_SERIAL };

@@ -155,7 +155,7 @@ bool guess_quotient(struct gen *, const struct kir_stmt *, int dtype); /* false:
 void cast_op(struct gen *, const struct kir_stmt *);
 int cast_value(struct gen *, const struct kir_stmt *); /* a cast of more than one instruction; its register, a temporary */
 
-/* integer.c */
+/* x86_integer.c */
 bool integer_is_long(const struct gen *, int op, int dtype); /* no single instruction does it */
 void integer_long(struct gen *, int op, int dtype, int bytes, int d, int a, int b);
 void divide_scalar(struct gen *, bool is_remainder, bool is_signed); /* RAX by RCX; changes RDX */
@@ -178,7 +178,7 @@ void check_all(struct gen *, const struct kir_stmt *); /* jumps to g->careful un
 void check_report(struct gen *, int site);      /* the index is in RDX */
 void jump_if_none(struct gen *, int val, int label);
 
-/* memory.c */
+/* x86_memory.c */
 typedef void lane_code(struct gen *, int lane, void *ctx); /* lane -1: its number is in RSI */
 void each_lane(struct gen *, int mask, int copy, int saved, bool is_long, lane_code *, void *ctx); /* for those that act,
                                                    in order; a long body is emitted once, not once a lane */
@@ -202,7 +202,7 @@ void merge(struct gen *, const struct gen_fold *, const struct fold_side *left, 
 void merge_store(struct gen *, const struct gen_fold *, const int out[PARTS], const struct fold_side *, int mask, int copy,
                  int bytes);                    /* bytes 0: whole vectors */
 
-/* prefix.c */
+/* x86_prefix.c */
 void prefixes_place(struct gen *, struct gen_loop *);     /* slots */
 void prefixes_start(struct gen *, struct gen_loop *);
 void prefixes_last(struct gen *, struct gen_loop *);      /* along lanes: the values after the loop */
@@ -214,7 +214,7 @@ void across_start(struct gen *, struct gen_loop *);
 void across_end(struct gen *, struct gen_loop *);
 void across_step(struct gen *, const struct kir_stmt *, int mask);
 
-/* fold.c: accumulators, their tree, and the counter of blocks */
+/* x86_fold.c: accumulators, their tree, and the counter of blocks */
 void fold_step(struct gen *, const struct kir_stmt *);
 void fold_by_fn(struct gen *, const struct kir_stmt *, int mask);
 void folds_place(struct gen *, struct gen_loop *);        /* slots */
@@ -228,7 +228,7 @@ void folds_results(struct gen *, struct gen_loop *);      /* from the accumulato
 void folds_of_one(struct gen *, struct gen_loop *);       /* rows of one vector: the results, from registers */
 int fold_copies(const struct gen *, const struct gen_loop *, const struct gen_fold *); /* its accumulator vectors */
 
-/* tile.c */
+/* x86_tile.c */
 void tiles_find(struct gen *);
 bool moves_by_one(const struct gen *, const struct kir_stmt *, int var); /* the address, with var, by an element and nothing else */
 typedef void row_store(struct gen *, enum insn, int row, int reg);

@@ -1,6 +1,6 @@
 /* straight.c -- stores through an index that come last in their body, where index and value both stand in memory side by
  * side: element by element from there, without a way through vectors. Indices from 0 on are what the array says; where
- * one of a body counts from the end, or a lane rests, the store goes the way of all others (memory.c). */
+ * one of a body counts from the end, or a lane rests, the store goes the way of all others (x86_memory.c). */
 #include "backend/x86/gen.h"
 
 struct straight { const struct gen_access *to, *index, *value; };

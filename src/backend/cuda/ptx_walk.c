@@ -1,0 +1,433 @@
+/* ptx_walk.c -- serial loops whose loads and stores go forward by the same bytes in each step.
+ *
+ * Such an access has a register of its own that is the address, and moves on with the step: no multiplications inside. Of a
+ * loop that carries something, where each step waits for the one before, what is loaded from inputs is also fetched ahead, into
+ * registers, so that no step waits for memory: step t finds what was asked for at step t - depth. Loads only move forward in
+ * time: an input that the kernel overwrites, in place, is read before it is written as it was. */
+#include <string.h>
+#include "backend/cuda/printer.h"
+
+enum { MOST_WALKS = 24, FETCHED = 48 }; /* registers of what is fetched ahead */
+
+static bool defines(const struct kir_block *b, int v) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    for (int i = 0; i < s->n_out; i++)
+      if (s->out[i] == v) return true;
+    if ((s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE) && s->var == v) return true;
+    if (defines(&s->body, v)) return true;
+  }
+  return false;
+}
+
+/* Made of what is known before the loop, and of its variable at most once a product. */
+static bool is_linear(const struct kir_stmt *loop, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++) {
+    int n = 0;
+    for (int j = 0; j < l.term[i].n; j++) {
+      n += l.term[i].val[j] == loop->var;
+      if (defines(&loop->body, l.term[i].val[j])) return false;
+    }
+    if (n > 1) return false;
+  }
+  return true;
+}
+
+static bool may_walk(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s) {
+  if ((s->kind != KIR_LOAD && s->kind != KIR_STORE) || p->k->bufs[s->buf].kind == KIR_TABLE) return false;
+  for (int d = 0; d < s->n_at; d++)
+    if (!is_linear(loop, s->at[d])) return false;
+  return true;
+}
+
+static bool has(const struct kir_block *b, enum kir_kind kind) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if ((enum kir_kind)s->kind == kind) return true;
+  return false;
+}
+
+/* A loop that may end early, or lanes that rest, must not address what comes later. */
+static bool may_fetch(const struct kir_stmt *loop) {
+  return has(&loop->body, KIR_CARRY) && !has(&loop->body, KIR_UNTIL) && !has(&loop->body, KIR_CHECK);
+}
+
+/* An input whose elements are what a register holds: others are converted, and that waits for them. */
+static bool is_fetched(const struct printer *p, const struct kir_stmt *s) {
+  const struct kir_buf *b = &p->k->bufs[s->buf];
+  return s->kind == KIR_LOAD && b->kind == KIR_IN && kir_is_register((weft_dtype)b->dtype) && b->dtype != WEFT_BOOL;
+}
+
+static int count_fetches(const struct printer *p, const struct kir_stmt *loop) {
+  int n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += may_walk(p, loop, s) && is_fetched(p, s);
+  return n;
+}
+
+/* How often the subscript counts the variable, if that is a number. */
+static bool coefficient(struct kir_lin l, int var, int64_t *n) {
+  *n = 0;
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++) {
+      if (l.term[i].val[j] != var) continue;
+      if (l.term[i].n > 1) return false;
+      *n += l.term[i].coef;
+    }
+  return true;
+}
+
+/* Locals are row-major. */
+static bool has_fixed_step_in_local(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s,
+                                    int64_t *bytes) {
+  for (int d = 0; d < s->n_at; d++) {
+    int64_t n;
+    if (!coefficient(s->at[d], loop->var, &n) || (n && d < s->n_at - 1) || n > INT16_MAX || n < -INT16_MAX) return false;
+    *bytes += n * kir_width((weft_dtype)p->k->bufs[s->buf].dtype);
+  }
+  return true;
+}
+
+/* Bytes from a step to the next, where strides say so. What combines in memory needs its address in a register. */
+static bool has_fixed_step(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int64_t *bytes) {
+  const struct kir_buf *b = &p->k->bufs[s->buf];
+  *bytes = 0;
+  if (s->kind == KIR_STORE && s->op != KIR_SET) return false;
+  if (b->kind == KIR_LOCAL) return has_fixed_step_in_local(p, loop, s, bytes);
+  if (b->kind > KIR_INOUT || p->survey.bufs[s->buf].private_op != KIR_OPS) return false;
+  for (int d = 0; d < s->n_at; d++) {
+    int stride = p->shape->stride[s->buf][d];
+    int64_t n;
+    if (stride == STRIDE_0) continue;
+    if (!coefficient(s->at[d], loop->var, &n) || (n && stride == STRIDE_ANY) || n > INT16_MAX || n < -INT16_MAX) return false;
+    if (n) *bytes += n * kir_width((weft_dtype)b->dtype) * (stride == STRIDE_1 ? 1 : -1);
+  }
+  return true;
+}
+
+/* The address for the loop's first index, and how far it is from there to the next one's. The variable is the first index. */
+static void begin(struct printer *p, const struct kir_stmt *loop, struct ptx_walk *w) {
+  const char *var = ptx_val(p, loop->var), *first = ptx_address(p, w->s->buf, w->s->at);
+  w->at = ptx_own(p, OWN_LONG);
+  if (has_fixed_step(p, loop, w->s, &w->bytes)) { ptx_line(p, "mov.s64 %s, %s", w->at, first); return; }
+  w->step = ptx_own(p, OWN_LONG);
+  ptx_line(p, "add.s64 %s, %s, 1", var, var);
+  ptx_line(p, "sub.s64 %s, %s, %s", w->step, ptx_address(p, w->s->buf, w->s->at), first);
+  ptx_line(p, "sub.s64 %s, %s, 1", var, var);
+  ptx_line(p, "mov.s64 %s, %s", w->at, first);
+}
+
+struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop, int depth) {
+  struct ptx_walks all = { .before = p->walks, .loop = loop, .turn = -1 };
+  all.walk = arena_take(p->arena, MOST_WALKS * sizeof *all.walk);
+  int fetches = may_fetch(loop) ? count_fetches(p, loop) : 0;
+  if (!all.walk) return ptx_refuse(p, ""), all;
+  if (fetches) all.depth = fetches * depth <= FETCHED ? depth : FETCHED / fetches >= 2 ? FETCHED / fetches : 0;
+  for (const struct kir_stmt *s = loop->body.first; s && all.n < MOST_WALKS; s = s->next) {
+    if (!may_walk(p, loop, s)) continue;
+    struct ptx_walk *w = &all.walk[all.n++];
+    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s) };
+    begin(p, loop, w);
+  }
+  return all;
+}
+
+static struct ptx_walk *walk_of(const struct printer *p, const struct kir_stmt *s) {
+  for (int i = 0; p->walks && i < p->walks->n; i++)
+    if (p->walks->walk[i].s == s) return &p->walks->walk[i];
+  return NULL;
+}
+
+static const char *address_now(struct printer *p, const struct ptx_walk *w) {
+  return w->passed ? ptx_textf(p, "%s+%d", w->at, (int)w->passed) : w->at;
+}
+
+const char *ptx_walk_address(struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_walk *w = walk_of(p, s);
+  return w ? address_now(p, w) : NULL;
+}
+
+static void fetch(struct printer *p, struct ptx_walk *w, int i) {
+  const char *at = w->bytes ? ptx_textf(p, "%s+%d", w->ahead, (int)(i * w->bytes)) : w->ahead;
+  ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], at);
+  if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
+}
+
+static void fetched_all(struct printer *p, const struct ptx_walk *w, int depth) {
+  if (!w->step && w->bytes) ptx_line(p, "add.s64 %s, %s, %d", w->ahead, w->ahead, (int)(depth * w->bytes));
+}
+
+/* Asks for the first `depth` steps. */
+void ptx_walks_fetch(struct printer *p, struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (!w->is_fetched) continue;
+    w->fetched = arena_take(p->arena, (size_t)all->depth * sizeof *w->fetched);
+    if (!w->fetched) { ptx_refuse(p, ""); return; }
+    w->ahead = ptx_own(p, OWN_LONG);
+    ptx_line(p, "mov.s64 %s, %s", w->ahead, w->at);
+    for (int i = 0; i < all->depth; i++) {
+      w->fetched[i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
+      fetch(p, w, i);
+    }
+    fetched_all(p, w, all->depth);
+  }
+}
+
+/* A copy of the body that has a turn takes what was fetched, and asks for what is due depth steps later. */
+bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_walk *w = walk_of(p, s);
+  if (!w) return false;
+  const char *to = ptx_val(p, s->out[0]);
+  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, s->out[0], address_now(p, w)), true;
+  ptx_mov(p, (weft_dtype)p->k->vals[s->out[0]].dtype, to, w->fetched[p->walks->turn]);
+  fetch(p, w, p->walks->turn);
+  if (p->walks->turn == p->walks->depth - 1) fetched_all(p, w, p->walks->depth);
+  return true;
+}
+
+/* Nothing but instructions, and loads that walk: so all of them may be loaded before anything is computed. */
+static bool only_loads(const struct ptx_walks *all) {
+  int n = 0;
+  for (const struct kir_stmt *s = all->loop->body.first; s; s = s->next) {
+    if (s->kind == KIR_LOAD) n++;
+    else if (s->kind != KIR_OP && s->kind != KIR_CARRY && s->kind != KIR_NEXT) return false;
+  }
+  for (int k = 0; k < all->n; k++) if (all->walk[k].s->kind != KIR_LOAD) return false;
+  return n == all->n;
+}
+
+/* The next address of a walk, for copy i of the body that is printed ahead. */
+static const char *address_ahead(struct printer *p, struct ptx_walk *w, int i) {
+  if (!w->step) return ptx_textf(p, "%s+%d", w->at, (int)(w->passed + i * w->bytes));
+  const char *at = i ? ptx_own(p, OWN_LONG) : w->at;
+  if (i) ptx_line(p, "add.s64 %s, %s, %s", at, w->ahead, w->step);
+  return w->ahead = at;
+}
+
+/* Words side by side in shared memory, of which the first of four is aligned: those of a local along the loop. */
+static bool is_in_fours(const struct printer *p, const struct ptx_walks *all, const struct ptx_walk *w) {
+  const struct kir_buf *b = &p->k->bufs[w->s->buf];
+  weft_dtype d = (weft_dtype)b->dtype;
+  if (b->kind != KIR_LOCAL || !p->plan->locals_are_shared || w->step || w->bytes != 4) return false;
+  if (kir_width(d) != 4 || !kir_is_register(d) || all->loop->extent != KIR_N) return false;
+  struct kir_lin l = w->s->at[w->s->n_at - 1];
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == all->loop->var;
+}
+
+/* Copies i .. i + 3 of such a load. */
+static void load_four(struct printer *p, struct ptx_walk *w, int k, int i) {
+  const char **r = &p->early.reg[k][i];
+  for (int j = 0; j < 4; j++) r[j] = ptx_own(p, OWN_WORD);
+  ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", r[0], r[1], r[2], r[3], w->at, (int)(w->passed + i * w->bytes));
+}
+
+static bool is_held(const struct ptx_held *held, const struct ptx_walk *w) { return held && held->load == w->s; }
+
+bool ptx_walks_ahead(struct printer *p, struct ptx_walks *all, int copies, const struct ptx_held *held) {
+  if (all->depth || !all->n || all->n > PTX_EARLY || copies > PTX_EARLY_COPIES || !only_loads(all)) return false;
+  p->early = (struct ptx_early){ .n = all->n, .turn = -1 };
+  for (int i = 0; i < copies; i++)
+    for (int k = 0; k < all->n; k++) {
+      struct ptx_walk *w = &all->walk[k];
+      const struct kir_buf *b = &p->k->bufs[w->s->buf];
+      p->early.s[k] = w->s;
+      if (is_held(held, w)) { p->early.reg[k][i] = held->reg[i]; continue; }
+      if (copies >= PTX_LONG_ROW && is_in_fours(p, all, w)) {
+        if (i % 4 == 0) load_four(p, w, k, i);
+        continue;
+      }
+      const char *at = address_ahead(p, w, i), *space = b->kind == KIR_IN ? ".global.nc" : ptx_space(p, w->s->buf);
+      p->early.reg[k][i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
+      ptx_load(p, space, (weft_dtype)b->dtype, p->early.reg[k][i], at);
+    }
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->step && is_held(held, w)) ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", w->at, w->step, copies, w->at);
+    else if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->ahead, w->step);
+    else w->passed += copies * w->bytes;
+  }
+  return all->is_ahead = true;
+}
+
+/* ---- lanes in a serial loop ---- */
+
+enum { STEPS_AHEAD = 8 };
+
+static bool is_steady(const struct kir_stmt *time, const struct kir_stmt *lane, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (l.term[i].val[j] != time->var && l.term[i].val[j] != lane->var && defines(&time->body, l.term[i].val[j])) return false;
+  return true;
+}
+
+/* An input that the lane reads at another place in each step of time, all of which are known and gone through. */
+static bool is_asked_ahead(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane,
+                           const struct kir_stmt *s) {
+  bool moves = false;
+  if (p->k->bufs[s->buf].kind != KIR_IN || !may_fetch(time)) return false;
+  for (int d = 0; d < s->n_at; d++) {
+    if (!is_steady(time, lane, s->at[d])) return false;
+    moves |= survey_mentions(s->at[d], time->var);
+  }
+  return moves;
+}
+
+/* ---- What stays the same over time ---- */
+
+static bool is_of_launch(const struct kir_kernel *k, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++) {
+      int kind = k->vals[l.term[i].val[j]].kind;
+      if (kind != KIR_SIZE && kind != KIR_ARG) return false;
+    }
+  return true;
+}
+
+static bool stores_into(const struct kir_block *b, int buf) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if ((s->kind == KIR_STORE && s->buf == buf) || stores_into(&s->body, buf)) return true;
+  return false;
+}
+
+/* A load of the threads' own memory whose subscripts are the two loops and what is known before time begins. */
+static bool can_be_held(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane,
+                        const struct kir_stmt *loop, const struct kir_stmt *s) {
+  if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_LOCAL || stores_into(&time->body, s->buf)) return false;
+  bool by_loop = false, by_lane = false;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int v = s->at[d].term[i].val[j];
+        by_loop |= v == loop->var, by_lane |= v == lane->var;
+        if (v != loop->var && v != lane->var && (v == time->var || defines(&time->body, v))) return false;
+      }
+  return by_loop && by_lane; /* what all lanes share comes to all of them at once anyway */
+}
+
+/* At most one step of time a product, so that the address moves on by the same bytes. */
+static bool moves_evenly(const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+  bool moves = false;
+  for (int d = 0; d < s->n_at; d++) {
+    if (!is_steady(time, lane, s->at[d])) return false;
+    for (int i = 0; i < s->at[d].n; i++) {
+      int n = 0;
+      for (int j = 0; j < s->at[d].term[i].n; j++) n += s->at[d].term[i].val[j] == time->var;
+      if (n > 1) return false;
+      moves |= n > 0;
+    }
+  }
+  return moves;
+}
+
+static bool is_moving(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *s) {
+  if ((s->kind != KIR_LOAD && s->kind != KIR_STORE) || !moves_evenly(time, lane, s)) return false;
+  if (s->kind == KIR_LOAD) return is_fetched(p, s) && may_fetch(time);
+  return s->op == KIR_SET && p->k->bufs[s->buf].kind == KIR_OUT;
+}
+
+/* The addresses of the first step of time, and what that loads, if there is one. */
+static void hold_moving(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const char *time_end) {
+  struct ptx_held *h = &p->held;
+  const char *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *t = ptx_val(p, time->var);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, time_end);
+  for (const struct kir_stmt *s = lane->body.first; s && h->n_moving < PTX_NEXT; s = s->next) {
+    if (!is_moving(p, time, lane, s)) continue;
+    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *reg = NULL;
+    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    ptx_line(p, "mov.s64 %s, %s", at, ptx_address(p, s->buf, s->at));
+    ptx_line(p, "add.s64 %s, %s, 1", t, t);
+    ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), at);
+    ptx_line(p, "sub.s64 %s, %s, 1", t, t);
+    p->guard = is_there;
+    if (s->kind == KIR_LOAD) ptx_load(p, ".global.nc", d, reg = ptx_own_of(p, d), at);
+    p->guard = guard;
+    h->moving[h->n_moving].s = s, h->moving[h->n_moving].reg = reg;
+    h->moving[h->n_moving].at = at, h->moving[h->n_moving++].by = by;
+  }
+}
+
+static int find_moving(const struct printer *p, const struct kir_stmt *s) {
+  int i = p->held.is_straight ? p->held.n_moving - 1 : -1;
+  while (i >= 0 && p->held.moving[i].s != s) i--;
+  return i;
+}
+
+/* What was asked for in the step before; and what the next step wants. */
+bool ptx_load_held(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  int i = find_moving(p, s);
+  if (i < 0) return false;
+  weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+  const char *ahead = ptx_own(p, OWN_LONG), *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *at = p->held.moving[i].at;
+  ptx_mov(p, d, ptx_val(p, s->out[0]), p->held.moving[i].reg);
+  ptx_line(p, "add.s64 %s, %s, 1", ahead, ptx_val(p, w->time->var));
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, ahead, w->time_end);
+  ptx_line(p, "add.s64 %s, %s, %s", at, at, p->held.moving[i].by);
+  p->guard = is_there;
+  ptx_load(p, ".global.nc", d, p->held.moving[i].reg, at);
+  p->guard = guard;
+  return true;
+}
+
+const char *ptx_store_held(struct printer *p, const struct kir_stmt *s) {
+  int i = find_moving(p, s);
+  return i < 0 ? NULL : p->held.moving[i].at;
+}
+
+void ptx_move_held(struct printer *p, const struct kir_stmt *s) {
+  int i = find_moving(p, s);
+  if (i >= 0) ptx_line(p, "add.s64 %s, %s, %s", p->held.moving[i].at, p->held.moving[i].at, p->held.moving[i].by);
+}
+
+void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
+              const char *time_end) {
+  const struct kir_stmt *s = loop->body.first;
+  while (s && !can_be_held(p, time, lane, loop, s)) s = s->next;
+  if (!s || steps > PTX_EARLY_COPIES || lane->extent != KIR_N || loop->extent != KIR_N) return;
+  if (!is_of_launch(p->k, lane->at[0]) || !is_of_launch(p->k, loop->at[0])) return;
+  const char *n = ptx_lin(p, lane->at[0]), *j = ptx_val(p, lane->var), *k = ptx_val(p, loop->var), *skip = ptx_label(p, "unheld");
+  const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *first;
+  struct ptx_held *h = &p->held;
+  *h = (struct ptx_held){ .loop = loop, .load = s, .lane = lane, .all = ptx_own(p, OWN_PRED), .is = ptx_own(p, OWN_PRED) };
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "setp.le.s64 %s, %s, $lanes", h->all, n);
+  ptx_line(p, "setp.ge.and.s64 %s, %s, %d, %s", h->all, ptx_lin(p, loop->at[0]), steps, h->all);
+  ptx_line(p, "setp.lt.and.s64 %s, $lane, %s, %s", h->is, n, h->all); /* threads without a lane hold nothing */
+  ptx_line(p, "@!%s bra %s", h->is, skip);
+  ptx_line(p, "mov.s64 %s, $lane", j);
+  ptx_line(p, "mov.s64 %s, 0", k);
+  ptx_line(p, "mov.s64 %s, %s", at, first = ptx_address(p, s->buf, s->at));
+  ptx_line(p, "mov.s64 %s, 1", k);
+  ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
+  for (int i = 0; i < steps; i++) {
+    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    ptx_load(p, ptx_space(p, s->buf), d, h->reg[i] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype), at);
+    ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
+  }
+  hold_moving(p, time, lane, time_end);
+  ptx_place(p, skip);
+}
+
+void ptx_walks_step(struct printer *p, struct ptx_walks *all) {
+  if (all->is_ahead) return;
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->at, w->step);
+    else w->passed += w->bytes;
+  }
+}
+
+void ptx_walks_settle(struct printer *p, struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->passed) ptx_line(p, "add.s64 %s, %s, %d", w->at, w->at, (int)w->passed);
+    w->passed = 0;
+  }
+}
+
+/* What this lane will load some steps later comes into the second cache meanwhile. */
+void ptx_ask_ahead(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  if (!w->time || !w->lane || w->serial || !is_asked_ahead(p, w->time, w->lane, s)) return;
+  const char *t = ptx_val(p, w->time->var), *is_there = ptx_own(p, OWN_PRED);
+  ptx_line(p, "add.s64 %s, %s, %d", t, t, STEPS_AHEAD);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, w->time_end);
+  ptx_line(p, "@%s prefetch.global.L2 [%s]", is_there, ptx_address(p, s->buf, s->at));
+  ptx_line(p, "sub.s64 %s, %s, %d", t, t, STEPS_AHEAD);
+}
