@@ -344,6 +344,12 @@ static weft_array *by_captured(weft_array *x, weft_array *argument) {
 static weft_array *captured_alone(weft_array *x) { return by_captured(x, weft_full(WEFT_F64, WEFT_DIMS(3), 0.7)); }
 static weft_array *captured_and_given(weft_array *x) { return by_captured(x, weft_mul(x, x)); }
 static weft_array *captured_twice(weft_array *x) { return by_captured(weft_sin(x), by_captured(x, x)); }
+/* What is captured is what a function gave that captured x. */
+static weft_array *captured_by_captured(weft_array *x) { return by_captured(captured_alone(x), weft_full(WEFT_F64, WEFT_DIMS(3), 0.4)); }
+static weft_array *captured_by_three(weft_array *x) {
+  weft_array *y = by_captured(captured_by_captured(x), weft_full(WEFT_F64, WEFT_DIMS(3), 0.3));
+  return weft_mul(y, captured_alone(y));
+}
 static weft_array *captured_in_region(weft_array *x) {
   weft_array *h = weft_full(WEFT_F64, WEFT_DIMS(3), 0.4), *y = weft_mul(by_captured(x, h), h);
   weft_checkpoint(1, &h, 1, &y);
@@ -361,6 +367,8 @@ TEST(what_a_function_has_captured_is_differentiated_and_mapped_too) {
   check_function("alone", captured_alone, 3, x);
   check_function("and given", captured_and_given, 3, x);
   check_function("twice", captured_twice, 3, x);
+  check_function("by one who captured it", captured_by_captured, 3, x);
+  check_function("by a third", captured_by_three, 3, x);
   check_function("in a region", captured_in_region, 3, x);
   check_function("in a side", captured_in_side, 3, x);
 }

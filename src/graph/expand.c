@@ -36,7 +36,7 @@ static bool is_whole(const struct subgraph *g, int i) {
 static bool expand_at(struct expansion *e, int i, struct node **results[]) {
   struct copy *c = &e->c;
   const struct node *n = c->g.node[i];
-  if (e->is_expanded[i]) return is_whole(&c->g, i) ? expand(c, i, results) : true;
+  if (e->is_expanded[i]) return expand(c, i, results);
   if (n->op != &op_item || !subgraph_arity(&c->g, i)) return copy_node(c, i);
   struct node **made = results[c->g.operand[c->g.first[i]]];
   if (!made) return copy_node(c, i);
@@ -67,18 +67,18 @@ static bool expand_marked(struct expansion *e) {
 
 /* ---- Which calls ---- */
 
-/* Marks all calls, or those that `is_one` says: 1, not 0; -1: out of memory. */
-static bool mark(struct expansion *e, int (*is_one)(const struct weft_function *, const void *), const void *ctx, bool *some) {
+/* Marks all calls that have their operands, or those that `is_one` says: 1, not 0; -1: out of memory. */
+static bool mark(struct expansion *e, int (*is_one)(struct weft_function *, const void *), const void *ctx, bool *some) {
   const struct subgraph *g = &e->c.g;
   const struct weft_function *last = NULL;
   int yes = 1;
   *some = false;
   for (int i = 0; i < g->n; i++) {
     if (g->node[i]->op != &op_call) continue;
-    const struct weft_function *f = ((const struct call_attr *)g->node[i]->attr)->function;
+    struct weft_function *f = ((const struct call_attr *)g->node[i]->attr)->function;
     if (is_one && f != last) yes = is_one(f, ctx);
     if (yes < 0 || (!e->is_expanded && !(e->is_expanded = mem_alloc((size_t)g->n)))) return no_memory(&e->c);
-    last = f, *some |= e->is_expanded[i] = yes;
+    last = f, *some |= e->is_expanded[i] = yes && is_whole(g, i);
   }
   return true;
 }
@@ -121,32 +121,66 @@ static bool is_input(const struct weft_function *f, const struct node *n) {
   return false;
 }
 
-/* Whether the body reads one of them otherwise than as an input, or something whose history is gone and may have led there. */
-static int captures(const struct weft_function *f, const void *ctx) {
-  const struct sought *s = ctx;
+/* Functions whose bodies are to be looked at, each once. They are held, since who calls them may be dropped meanwhile. */
+struct met { int n, room; struct weft_function **function; };
+
+static bool meet(struct met *m, struct weft_function *f) {
+  for (int k = 0; k < m->n; k++) if (m->function[k] == f) return true;
+  if (m->n == m->room) {
+    struct weft_function **more = mem_resize(m->function, (size_t)(2 * m->room + 4) * sizeof *more);
+    if (!more) return false;
+    m->function = more, m->room = 2 * m->room + 4;
+  }
+  function_retain(m->function[m->n++] = f);
+  return true;
+}
+
+/* Whether the body reads one of them otherwise than as an input, or something whose history is gone and may have led there. Calls in it
+ * are of what was captured: their functions are met too. -1: out of memory. */
+static int reads(const struct sought *s, const struct weft_function *f, struct met *m) {
   struct subgraph g;
   int found = 0;
   if (!subgraph_take(&g, f->n_out, f->out, f->n_in, f->in, s->oldest)) return -1;
   for (int i = 0; i < g.n && !found; i++) {
     const struct node *n = g.node[i];
-    found = n->serial >= s->oldest && !is_input(f, n) && (subgraph_is_dropped(&g, i) || is_sought(s, n));
+    if (n->serial < s->oldest || is_input(f, n)) continue;
+    if (n->op == &op_call && !meet(m, ((const struct call_attr *)n->attr)->function)) found = -1;
+    else found = subgraph_is_dropped(&g, i) || is_sought(s, n);
   }
   subgraph_free(&g);
   return found;
 }
 
-/* The targets anew, with the calls of captors expanded: they are replaced, with their references. */
-static struct failure *replace_captors(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
-                                       struct node *target[]) {
+/* The same of a function, or of one that made what it has captured. */
+static int captures(struct weft_function *f, const void *ctx) {
+  struct met m = { 0 };
+  int found = meet(&m, f) ? 0 : -1;
+  for (int k = 0; k < m.n && !found; k++) found = reads(ctx, m.function[k], &m);
+  for (int k = 0; k < m.n; k++) function_release(m.function[k]);
+  mem_free(m.function);
+  return found;
+}
+
+/* The targets anew, with the calls of captors expanded: they are replaced, with their references. *some: there were any, and what they
+ * had captured is seen now. */
+static struct failure *replace_seen(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
+                                    struct node *target[], bool *some) {
   struct failure *why = NULL;
   struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
   if (!out) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
   struct expansion e = { 0 };
-  bool some = false, ok = copy_begin(&e.c, n, target, n_walls, wall, oldest) && mark(&e, captures, s, &some);
-  if (ok && some) expand_marked(&e);
+  bool ok = copy_begin(&e.c, n, target, n_walls, wall, oldest) && mark(&e, captures, s, some);
+  if (ok && *some) expand_marked(&e);
   if (end(&e, n, out, &why))
     for (int j = 0; j < n; j++) node_release(target[j]), target[j] = out[j];
   mem_free(out);
+  return why;
+}
+
+static struct failure *replace_captors(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
+                                       struct node *target[]) {
+  struct failure *why = NULL;
+  for (bool some = true; some && !why;) some = false, why = replace_seen(s, n_walls, wall, oldest, n, target, &some);
   return why;
 }
 
