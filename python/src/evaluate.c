@@ -209,6 +209,16 @@ static PyObject *wait_list(PyObject *module, PyObject *args) {
   return PyErr_Occurred() ? NULL : PyBool_FromLong(s == WEFT_OK);
 }
 
+/* What this thread has started, whether or not somebody still holds what comes of it. */
+static PyObject *wait_all(PyObject *module, PyObject *unused) {
+  struct list none = { 0 };
+  (void)module, (void)unused;
+  weft_status s = wait_long(&none, -1);
+  if (s && !PyErr_Occurred()) raise_status(s);
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *state(PyObject *module, PyObject *o) {
   static const char *const names[] = {
     [WEFT_LAZY] = "lazy", [WEFT_RUNNING] = "running", [WEFT_READY] = "ready", [WEFT_FAILED] = "failed"
@@ -269,6 +279,7 @@ PyMethodDef evaluate_functions[] = {
     "eval(*trees): computes all arrays in the trees, together, and stores them. Ctrl-C stops it." },
   { "async_eval", async_eval_list, METH_O, "async_eval(arrays): starts computing them" },
   { "wait", wait_list, METH_VARARGS, "wait(arrays, seconds): whether they are ready; below 0, for ever" },
+  { "wait_all", wait_all, METH_NOARGS, "wait_all(): until all that this thread has started is over" },
   { "state", state, METH_O, "state(array): 'lazy', 'running', 'ready' or 'failed'; never waits" },
   { "get", get, METH_O, "get(setting): see weft_get" },
   { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },

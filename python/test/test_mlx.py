@@ -348,7 +348,21 @@ def test_a_script_runs_with_weft_in_place_of_mlx(tmp_path):
     (tmp_path / "beside.py").write_text("x = 5\n")
     done = _run(None, "-m", "weft.mlx", str(script), "a", "-b")
     assert done.returncode == 0 and done.stdout == "['a', '-b'] __main__ [0, 1, 2] 5\n", done.stderr
-    assert _run(None, "-m", "weft.mlx").returncode != 0
+    done = _run(None, "-m", "weft.mlx", "-m", "json.tool", "--help")
+    assert done.returncode == 0 and "json" in done.stdout, done.stderr
+
+
+def test_what_the_drop_in_is_not_told_right_it_says_in_a_line(tmp_path):
+    for asked in (["-h"], ["--help"]):
+        done = _run(None, "-m", "weft.mlx", *asked)
+        assert done.returncode == 0 and done.stdout.startswith("usage: python -m weft.mlx") and done.stderr == ""
+    for wrong, why in (([], "usage:"), (["-m"], "usage:"), (["--nonsense", "a.py"], "usage:"), ([str(tmp_path / "none.py")], "there is no file"),
+                       (["-m", "no_such_module"], "no module named 'no_such_module'"), (["-m", "no_such.module"], "no module named")):
+        done = _run(None, "-m", "weft.mlx", *wrong)
+        assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr and done.stdout == "", (wrong, done.stderr)
+    (tmp_path / "fails.py").write_text("import nothing_of_that_name\n")
+    done = _run(None, "-m", "weft.mlx", str(tmp_path / "fails.py"))  # the script's own failure is shown as it is
+    assert done.returncode == 1 and "ModuleNotFoundError: No module named 'nothing_of_that_name'" in done.stderr
 
 
 def test_the_package_says_what_it_is():
@@ -462,6 +476,32 @@ def test_a_cache_that_is_written_into_takes_no_bytes_for_its_length(start):
         return max(grown[2:])
 
     assert bytes_of_a_token(16384) <= bytes_of_a_token(4096) < 64 * 1024
+
+
+def test_synchronize_waits_for_what_nobody_holds_and_tells_of_its_failure():
+    import time
+
+    def work(x):
+        for _ in range(40):
+            x = x @ x * 1e-3
+        return x
+
+    x = mx.ones((512, 512))
+    mx.eval(x)
+    mx.synchronize()
+    before, began = mx.get_active_memory(), time.process_time()
+    mx.eval(work(x))
+    took = time.process_time() - began  # of all threads, so others on this machine do not show
+    for _ in range(3):
+        began = time.process_time()
+        mx.async_eval(work(x))  # its result is gone at once
+        mx.synchronize()
+        assert mx.get_active_memory() == before
+        assert time.process_time() - began > took / 4
+    mx.async_eval(mx.linalg.inv(mx.array([[1.0, 2.0], [2.0, 4.0]])))
+    with pytest.raises(RuntimeError, match="singular"):
+        mx.synchronize()
+    mx.synchronize()  # which has been told
 
 
 def test_synchronize_waits_and_tells_of_failures():

@@ -319,17 +319,19 @@ def _is_running(x):
 
 
 def synchronize(stream=None):
-    """Waits for what async_eval has started, and raises what made it fail. The stream says nothing: all are one here.
+    """Waits for what async_eval has started, of this thread all, of others what somebody still holds, and raises what made it fail. The
+    stream says nothing: all are one here.
 
     >>> mx.synchronize()
     """
     waiting, _started[:] = [r() for r in _started], []
-    for x in waiting:
-        if x is not None and _core.state(x) in ("running", "failed"):
-            try:
+    try:
+        for x in waiting:
+            if x is not None and _core.state(x) in ("running", "failed"):
                 _core.wait([x], -1.0)
-            except AssertionError as why:
-                raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
+        _core.wait_all()
+    except AssertionError as why:
+        raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
 
 
 get_active_memory, get_peak_memory = _run.get_active_memory, _run.get_peak_memory
