@@ -100,18 +100,16 @@ def stepping(name, is_compiled):
 
 
 def train(name, steps, is_compiled):
-    """The losses of all steps, the median time of a step in ms, and the processor's time of a step, of all threads together: what
-    is left of a measurement on a machine that has other work."""
-    step, losses, times = stepping(name, is_compiled), [], []
-    for k in range(steps):
-        if k == steps // 3:
-            work = time.process_time()
-        began = time.perf_counter()
+    """The losses of the steps asked for, and of a step, in ms, the shortest of as many in at least two seconds: the time elapsed, and
+    the processor's, of all threads together. The shortest is what is left of a measurement on a machine that has other work."""
+    step, losses, elapsed, work = stepping(name, is_compiled), [], float("inf"), float("inf")
+    end = time.perf_counter() + 2
+    while len(losses) < steps or time.perf_counter() < end:
+        began, worked = time.perf_counter(), time.process_time()
         loss = step()
-        times.append(time.perf_counter() - began)
+        elapsed, work = min(elapsed, time.perf_counter() - began), min(work, time.process_time() - worked)
         losses.append(loss.item())
-    work = (time.process_time() - work) / (steps - steps // 3)
-    return losses, sorted(times)[len(times) // 2] * 1000, work * 1000
+    return losses[:steps], elapsed * 1000, work * 1000
 
 
 def copies(name, is_compiled, steps=10):
@@ -138,7 +136,7 @@ def copies(name, is_compiled, steps=10):
 
 def both(arguments):
     """Runs the program under weft and under MLX in turn, and prints a table."""
-    print(f"{'a step, ms':21}{'weft':>9}{'MLX':>9}{'':7}{'weft':>9}{'MLX':>9}{'':7}  last loss on weft and MLX; how far losses are apart")
+    print(f"{'the shortest step, ms':21}{'weft':>9}{'MLX':>9}{'':7}{'weft':>9}{'MLX':>9}{'':7}  last loss on weft and MLX; how far losses are apart")
     print(f"{'':21}{'elapsed':>18}{'ratio':>7}{'processor':>18}{'ratio':>7}")
     for name in arguments.models:
         for how in ("eager", "compiled"):

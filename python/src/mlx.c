@@ -105,7 +105,7 @@ static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *result = NULL;
   if (op == matmul && (is_no_factor(x) || is_no_factor(y))) refuse(PyExc_TypeError, x, y);
-  else if (!is_operand(x) || !is_operand(y)) refuse(PyExc_ValueError, x, y);
+  else if (!is_operand(x) || !is_operand(y)) refuse(error_of_argument(PyExc_ValueError), x, y);
   else {
     weft_scope *s = op_begin();
     int (*take)(int, PyObject *const *, weft_array **) = op == matmul ? convert_arrays : mlx_operands;
@@ -199,7 +199,7 @@ static PyObject *compare(PyObject *x, PyObject *y, int op) {
 
 void mlx_as(PyObject *kind, PyObject *other) {
   PyObject *type, *value, *trace;
-  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(kind)) return;
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(kind) || PyErr_ExceptionMatches(other)) return;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *text = value ? PyObject_Str(value) : NULL;
   if (text) PyErr_SetObject(other, text);

@@ -134,9 +134,10 @@ weft_array *mlx_clip(weft_array *x, weft_array *low, weft_array *high) {
 
 /* ---- Integers ---- */
 
-/* Of floats the rounded quotient, rounded down: 1 // 0.1 is 10. */
+/* Of floats the rounded quotient, rounded down: 1 // 0.1 is 10. Of complex numbers it is not rounded. */
 weft_array *mlx_floor_divide(weft_array *a, weft_array *b) {
   weft_dtype d = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(b));
+  if (d >= WEFT_C64) return weft_div(a, b);
   return d > WEFT_I64 ? weft_floor(weft_div(a, b)) : weft_floor_divide(a, b);
 }
 

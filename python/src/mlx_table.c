@@ -168,6 +168,14 @@ static weft_array *to_the_last(weft_array *x, int axis, along op) {
 static weft_array *cummax_of(weft_array *x, int axis) { return to_the_last(x, axis, weft_cummax); }
 static weft_array *cummin_of(weft_array *x, int axis) { return to_the_last(x, axis, weft_cummin); }
 
+/* (a, axis, keepdims): over no axes it is the array as it is, in its own dtype */
+static weft_array *call_total(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int n = x ? weft_rank(x) : 0, axes[WEFT_RANK_MAX];
+  if (!x || (arg[1] != Py_None && axes_parse(arg[1], n, &n, axes))) return NULL;
+  return n ? call_reduce(row, arg) : x;
+}
+
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
 static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
   int64_t n = weft_dim(x, axis);
@@ -428,6 +436,7 @@ static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
 #define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary_of, c)
 #define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary_of, c)
 #define REDUCE(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_reduce, c)
+#define TOTAL(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_total, c)
 #define SO_FAR(name, c) METHOD(name, "(a, /, axis=None, *, reverse=False, inclusive=True, dtype=None, stream=None)", call_so_far, c)
 
 const struct name mlx_names[] = {
@@ -463,7 +472,7 @@ const struct name mlx_names[] = {
   FUNCTION(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_allclose),
   FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal_of, weft_array_equal),
 
-  REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
+  TOTAL(sum, weft_sum), TOTAL(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
   METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, argmax_of),
   METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, argmin_of),

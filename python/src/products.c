@@ -157,7 +157,7 @@ static int for_each_axis_of(const char *fn, PyObject *o, const char *what, int n
   if (convert_shape(o, &count, value)) return -1;
   if (convert_is_index(o))
     for (count = 1; count < n; count++) value[count] = value[0];
-  else if (count != n) return PyErr_Format(PyExc_ValueError, "%s: %s is one number, or one for each of %d axes", fn, what, n), -1;
+  else if (count != n) return PyErr_Format(error_of_argument(PyExc_ValueError), "%s: %s is one number, or one for each of %d axes", fn, what, n), -1;
   return 0;
 }
 static int for_each_axis(PyObject *o, const char *what, int n, int64_t value[]) {
@@ -171,7 +171,7 @@ static int paddings(PyObject *o, int n, int64_t before[], int64_t after[]) {
   PyObject *each = convert_is_index(o) ? NULL : PySequence_Fast(o, "padding is one number, or for each axis one or a pair");
   if (!each && PyErr_Occurred()) return -1;
   if (each && PySequence_Fast_GET_SIZE(each) != n)
-    failed = (PyErr_Format(PyExc_ValueError, "padding is one number, or for each of %d axes one or a pair", n), 1);
+    failed = (PyErr_Format(error_of_argument(PyExc_ValueError), "padding is one number, or for each of %d axes one or a pair", n), 1);
   for (int k = 0; k < n && !failed; k++) {
     failed = convert_shape(each ? PySequence_Fast_GET_ITEM(each, k) : o, &count, pair);
     if (!failed && (count < 1 || count > 2))

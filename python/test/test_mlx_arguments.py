@@ -164,3 +164,41 @@ def test_flags_are_true_or_false():
         with pytest.raises(TypeError):
             wrong()
     assert mx.sum(x, 0, True).shape == (1, 3) and weft.sum(weft.ones((2, 3)), 0, keepdims=1).shape == (1, 3)
+
+
+def test_sums_over_no_axes_are_the_array_as_it_is():
+    for name in ("bool_", "uint8", "int8", "int16", "uint32", "float16", "float32"):
+        dtype = getattr(mx, name)
+        x = mx.array([1, 0, 1], dtype)
+        for call in (mx.sum, mx.prod):
+            for y in (call(x, axis=()), call(x, axis=(), keepdims=True), call(x[0]), call(x[0], keepdims=True)):
+                assert y.dtype == dtype and y.tolist() == (x.tolist() if y.ndim else x[0].item())
+    assert mx.array([200, 100], mx.uint8).sum().item() == 300 and mx.array([200, 100], mx.uint8).sum().dtype == mx.uint32
+    assert mx.grad(lambda a: mx.sum(a, axis=()) * 3)(mx.array(2.0)).item() == 3
+
+
+def test_transforms_over_no_axes_are_the_array_as_it_is():
+    x = mx.array([[1.0, 2.0], [3.0, 5.0]])
+    for name in ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"):
+        assert getattr(mx.fft, name)(x, axes=()).tolist() == x.tolist()
+        with pytest.raises(ValueError):
+            getattr(mx.fft, name)(mx.array(1.0), axes=())
+
+
+def test_complex_quotients_are_not_rounded_down():
+    z = mx.array([1 + 2j, 3 - 1j])
+    assert (z // 2).tolist() == (z / 2).tolist() == mx.floor_divide(z, mx.array([2.0, 2.0])).tolist()
+    assert (mx.array([4.0]) // (1 + 1j)).tolist() == [2 - 2j]
+
+
+def test_whole_numbers_of_numpy_serve_as_numbers():
+    one = np.int64(1)
+    x, w = mx.arange(16.0).reshape(1, 4, 4, 1), mx.ones((1, 2, 2, 1))
+    for k in (one, np.uint8(1), np.array(1), mx.array(1), mx.array(1, mx.uint8)):
+        assert mx.conv2d(x, w, k, k, k).tolist() == mx.conv2d(x, w, 1, 1, 1).tolist()
+        assert mx.conv2d(x, w, (k, k), [k, k]).tolist() == mx.conv2d(x, w, 1, 1).tolist()
+        assert mx.conv_transpose2d(x, w, k, k, k, k * 0).tolist() == mx.conv_transpose2d(x, w, 1, 1, 1, 0).tolist()
+        assert mx.conv_general(x, w, k, ([k, k], [0, 0]), input_dilation=k).tolist() == mx.conv_general(x, w, 1, ([1, 1], [0, 0])).tolist()
+    assert mx.linalg.norm(x[0, :, :, 0], axis=one).tolist() == mx.linalg.norm(x[0, :, :, 0], axis=1).tolist()
+    assert mx.grad(lambda a, b: (a * b).sum(), argnums=one)(x, x + 1).tolist() == x.tolist()
+    assert [g.tolist() for g in mx.grad(lambda a, b: a * b * b, argnums=(np.int32(0), one))(mx.array(2.0), mx.array(3.0))] == [9, 12]

@@ -35,6 +35,9 @@ def arange(*args, start=None, stop=None, step=None, dtype=None, stream=None):
                 raise TypeError(f"arange: {name} is given twice")
             given[name] = value
     first, last, by, dtype = (given.get(name) for name in ("start", "stop", "step", "dtype"))
+    for x in (first, last, by):
+        if getattr(x, "size", 1) != 1:
+            raise TypeError(f"arange: numbers are expected, not an array of {x.size}")
     if last is None:
         if start is not None or first is None:
             raise TypeError("arange: there is no stop")
@@ -657,8 +660,13 @@ def hadamard_transform(a, scale=None, stream=None):
     return _mlx._hadamard(a, scale) if scale != 0 else _mlx.zeros_like(a)
 
 
+def _is_one(x):
+    """Whether it is an integer: Python's, NumPy's, a 0-d array."""
+    return hasattr(type(x), "__index__") and not getattr(x, "ndim", 0)
+
+
 def _pair(x, n):
-    return [x] * n if isinstance(x, int) else list(x)
+    return [operator.index(x)] * n if _is_one(x) else list(x)
 
 
 def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, stream=None):
@@ -673,7 +681,7 @@ def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input
         raise ValueError(f"conv: an input of {input.ndim} axes")
     if weight.ndim != input.ndim:
         raise ValueError(f"conv: weights of {weight.ndim} axes for an input of {input.ndim}")
-    if not isinstance(padding, int) and len(padding) == 2 and not isinstance(padding[0], int):
+    if not _is_one(padding) and len(padding) == 2 and not _is_one(padding[0]):
         padding = list(zip(_pair(padding[0], n), _pair(padding[1], n)))
     else:
         padding = [(p, p) for p in _pair(padding, n)]
@@ -743,7 +751,7 @@ class _Updates(_at.Updates):
         try:
             return super()._put(value, how)
         except (IndexError, TypeError) as error:  # as of x[index] = value
-            raise ValueError(str(error)) from error
+            raise (_core.ArgumentError if isinstance(error, TypeError) else ValueError)(str(error)) from error
 
     def divide(self, value):  # by what the array can hold, as there
         whole = self._x.dtype.name in _at._WHOLE and not isinstance(value, (int, bool))

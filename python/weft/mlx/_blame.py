@@ -27,7 +27,7 @@ def _is_whole(x):
 
 def _is_int(x):
     if isinstance(x, _core.array) or type(x).__module__ == "numpy":
-        return getattr(x, "ndim", 1) == 0 and _is_whole(x)
+        return getattr(x, "ndim", 1) == 0 and _is_whole(x) and (isinstance(x, _core.array) or -2 ** 31 <= int(x) < 2 ** 31)
     return hasattr(type(x), "__index__") and (not isinstance(x, int) or -2 ** 31 <= x < 2 ** 31)
 
 
@@ -61,7 +61,7 @@ for _kind, _is, _names in (
     ("a bool", lambda x: isinstance(x, bool),
      "keepdims reverse inclusive equal_nan precise transpose sorted_indices traditional upper endpoint allow_col_major flip "
      "center onesided return_index return_inverse return_counts compute_uv sparse"),
-    ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base"),
+    ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base scale"),
     ("a string", lambda x: isinstance(x, str), "norm mode side pad_mode indexing subscripts UPLO"),
     ("a dtype", _is_dtype, "dtype"),
     ("an int or several", _one_or_more, "axis padding stride dilation output_padding kernel_dilation input_dilation reps"),
@@ -74,6 +74,7 @@ _EITHER = {  # parameters that are of another kind in these functions
     "beta": {"gated_delta_update"},
     "indices": {"take"},
     "x": {"permutation"},
+    "scale": {"normal", "laplace"},
     "offset": {"rope"},
     "mode": {"pad"},
     "shape": {"zeros", "ones", "full", "empty", "reshape", "broadcast_to"},

@@ -2,6 +2,7 @@
 arrays in place of trees for vjp and jvp, state that compiled functions capture."""
 import contextlib
 import functools
+import operator
 import threading
 
 from .. import _core, _transform, _tree
@@ -80,9 +81,10 @@ def _check_indices(what, *indices):
 
 
 def _check(argnums, argnames):
-    numbers = [0] if argnums is None and not argnames else [argnums] if isinstance(argnums, int) else list(argnums or [])
-    if not all(isinstance(k, int) for k in numbers):
+    numbers = [0] if argnums is None and not argnames else [argnums] if hasattr(type(argnums), "__index__") else list(argnums or [])
+    if not all(hasattr(type(k), "__index__") for k in numbers):
         raise TypeError(f"value_and_grad: argnums {argnums} are numbers")
+    numbers = [operator.index(k) for k in numbers]
     if not numbers and not argnames:
         raise ValueError("value_and_grad: no argument is named")
     if any(k < 0 for k in numbers):

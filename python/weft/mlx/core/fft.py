@@ -228,7 +228,7 @@ def _axes(what, a, s, axes):
     if axes is None:
         axes = list(range(a.ndim)) if s is None else list(range(-len(s), 0))
     axes = list(axes)
-    if not a.ndim or not axes or any(not -a.ndim <= k < a.ndim for k in axes):
+    if not a.ndim or any(not -a.ndim <= k < a.ndim for k in axes):
         raise _core.AxisError(f"{what}: axes {axes} of an array of {a.ndim}")
     if s is not None and len(s) != len(axes):
         raise ValueError(f"{what}: {len(s)} sizes for {len(axes)} axes")
@@ -264,6 +264,8 @@ def rfftn(a, s=None, axes=None, norm="backward", stream=None):
     [[(4+0j), 0j], [0j, 0j]]
     """
     axes, sizes = _axes("rfftn", a, s, axes)
+    if not axes:
+        return a
     a = rfft(a, sizes[-1], axes[-1], norm)
     for axis, n in zip(axes[:-1], sizes[:-1]):
         a = fft(a, n, axis, norm)
@@ -277,6 +279,8 @@ def irfftn(a, s=None, axes=None, norm="backward", stream=None):
     [[1.0, 0.0], [0.0, 0.0]]
     """
     axes, sizes = _axes("irfftn", a, s, axes)
+    if not axes:
+        return a
     for axis, n in zip(axes[:-1], sizes[:-1]):
         a = ifft(a, n, axis, norm)
     return irfft(a, sizes[-1], axes[-1], norm)

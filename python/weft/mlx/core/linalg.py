@@ -1,6 +1,6 @@
 """Linear algebra, as far as it is there."""
 from ... import _core, linalg as _composed
-from .._array import _expect
+from .._array import _expect, _is_one
 from .._missing import add_missing as _add_missing
 from .._device import _place_all
 
@@ -8,7 +8,7 @@ _mlx, _linalg = _core._mlx, _core._linalg
 
 
 def _axes(a, axis):
-    return None if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    return None if axis is None else [axis] if _is_one(axis) else list(axis)
 
 
 def norm(a, /, ord=None, axis=None, keepdims=False, *, stream=None):

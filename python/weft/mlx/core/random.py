@@ -2,7 +2,7 @@
 import time
 
 from ... import _core
-from .._array import _expect
+from .._array import _expect, _is_one
 from .._device import _place_all
 
 _mlx, _random = _core._mlx, _core._random
@@ -55,7 +55,7 @@ def split(key, num=2, stream=None):
 
 
 def _shape(shape):
-    return [shape] if isinstance(shape, int) else list(shape)
+    return [shape] if _is_one(shape) else list(shape)
 
 
 def _dtype(name, dtype, default):
@@ -203,7 +203,7 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=
         raise ValueError("random.categorical: either shape or num_samples, not both")
     logits = _number(logits)
     if not logits.ndim:
-        raise ValueError("random.categorical: the logits have no axes")
+        raise _core.AxisError("random.categorical: the logits have no axes")
     if not -logits.ndim <= axis < logits.ndim:
         raise _core.AxisError(f"random.categorical: there is no axis {axis} among {logits.ndim}")
     batch = [n for i, n in enumerate(logits.shape) if i != axis % logits.ndim]
