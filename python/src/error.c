@@ -85,6 +85,10 @@ static PyObject *in_python_names(const char *message) {
     size_t n = strspn(at += 5, "abcdefghijklmnopqrstuvwxyz_0123456789");
     const char *name = python_name(at, n);
     next = at + n;
+    if (!name && n > 7 && !memcmp(at, "random_", 7)) { /* a module of its own */
+      PyUnicode_AppendAndDel(&text, PyUnicode_FromString("random."));
+      at += 7, n -= 7;
+    }
     PyUnicode_AppendAndDel(&text, name ? PyUnicode_FromString(name) : PyUnicode_DecodeUTF8(at, (Py_ssize_t)n, "replace"));
   }
   return text;

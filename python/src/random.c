@@ -97,7 +97,7 @@ static weft_array *call_ordered(const struct name *row, PyObject *const arg[]) {
     return PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)axis), NULL;
   if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
     if (convert_integer(arg[1], &n)) return NULL;
-    if (n < 0) return PyErr_Format(PyExc_ValueError, "random_permutation: %lld numbers", (long long)n), NULL;
+    if (n < 0) return PyErr_Format(PyExc_ValueError, "random.permutation: %lld numbers", (long long)n), NULL;
     return weft_argsort(weft_random_bits(key, weft_full(WEFT_U32, 1, &n, 0)), 0);
   }
   weft_array *x = convert_operand(arg[1]);
@@ -113,7 +113,7 @@ static weft_array *call_choice(const struct name *row, PyObject *const arg[]) {
   if (!key || is_replaced < 0) return NULL;
   if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
     if (convert_integer(arg[1], &n)) return NULL;
-    if (n < 0) return PyErr_Format(PyExc_ValueError, "random_choice: of %lld numbers", (long long)n), NULL;
+    if (n < 0) return PyErr_Format(PyExc_ValueError, "random.choice: of %lld numbers", (long long)n), NULL;
     x = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
   } else if (!(x = convert_operand(arg[1]))) return NULL;
   if (arg[4] != Py_None && !(p = convert_operand(arg[4]))) return NULL;

@@ -502,6 +502,15 @@ def test_synchronize_waits_for_what_nobody_holds_and_tells_of_its_failure():
     with pytest.raises(RuntimeError, match="singular"):
         mx.synchronize()
     mx.synchronize()  # which has been told
+    held = [mx.linalg.inv(mx.zeros((2, 2))) for _ in range(2)]
+    mx.async_eval(held[0])
+    mx.async_eval(mx.linalg.inv(mx.zeros((2, 2))))
+    mx.async_eval(held[1])
+    with pytest.raises(RuntimeError, match="singular"):
+        mx.synchronize()
+    mx.synchronize()  # one of them stands for all
+    with pytest.raises(Exception, match="singular"):
+        held[1].tolist()
 
 
 def test_synchronize_waits_and_tells_of_failures():

@@ -2,6 +2,7 @@
 IndexError in some versions and functions of MLX and a ValueError in others; AxisError is both. An argument of a kind that is not taken is a
 TypeError where MLX has it in a signature, a ValueError where it looks into it; ArgumentError is both."""
 import builtins
+import io
 
 import numpy as np
 import pytest
@@ -93,6 +94,30 @@ RAISED = {
         "mx.quantize(x, group_size=x)", "mx.conv1d(x, x, padding='a')", "mx.einsum_path('i,i', x, None)", "mx.std([1, 2], axis=1)",
     ],
 }
+
+
+def test_a_file_that_fails_is_an_error_of_the_system_and_of_mlx(tmp_path):
+    cut, header, x = tmp_path / "cut.npy", tmp_path / "cut.safetensors", mx.ones((2,))
+    cut.write_bytes(b"\x93NUMPY\x01\x00")
+    header.write_bytes(b"\xff" * 20)
+    calls = [lambda: mx.load(str(cut)), lambda: mx.load(str(header)), lambda: mx.save(str(tmp_path / "no" / "a.npy"), x),
+             lambda: mx.save_safetensors(str(tmp_path / "no" / "a"), {"a": x}), lambda: mx.load(io.BytesIO(b"nothing"), format="npy")]
+    for call in calls:
+        for kind in (OSError, RuntimeError):
+            with pytest.raises(kind) as raised:
+                call()
+            assert str(raised.value)
+    with open(tmp_path / "closed.npy", "wb") as file:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        mx.save(file, x)
+
+
+def test_random_functions_are_called_by_the_names_they_were_called_by():
+    with pytest.raises(ValueError, match=r"^random\.uniform: a key is .* see random\.key"):
+        mx.random.uniform(key=mx.ones((2, 2)))
+    with pytest.raises(ValueError, match=r"random\.normal: "):
+        weft.random.normal(weft.array([1, 2, 3]), shape=(2,))
 
 
 @pytest.mark.parametrize("kind, call", [(kind, call) for kind, calls in RAISED.items() for call in calls])

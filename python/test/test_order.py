@@ -159,5 +159,5 @@ def test_what_is_out_of_range_is_named_as_it_was_typed():
         weft.partition(weft.ones(3), 7)
     with pytest.raises(ValueError, match=r"partition: -4 along axis 0 of \[3\]"):
         weft.partition(weft.ones(3), -4)
-    with pytest.raises(ValueError, match="random_permutation: -3 numbers"):
+    with pytest.raises(ValueError, match="random.permutation: -3 numbers"):
         weft.random.permutation(weft.random.key(0), -3)

@@ -326,10 +326,10 @@ def synchronize(stream=None):
     """
     waiting, _started[:] = [r() for r in _started], []
     try:
+        _core.wait_all()
         for x in waiting:
             if x is not None and _core.state(x) in ("running", "failed"):
                 _core.wait([x], -1.0)
-        _core.wait_all()
     except AssertionError as why:
         raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
 

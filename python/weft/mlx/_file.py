@@ -1,4 +1,5 @@
 """Arrays in files: npy, npz and safetensors."""
+import contextlib
 import io
 import os
 
@@ -27,10 +28,26 @@ def _named(file, suffix):
     return path if path.endswith(suffix) else path + suffix
 
 
+class FileError(OSError, RuntimeError):
+    """A file that cannot be read or written: an OSError, and MLX's RuntimeError."""
+
+
+@contextlib.contextmanager
+def _failing():
+    """What the system or the file is to blame for, as MLX's class too."""
+    try:
+        yield
+    except OSError as why:
+        raise FileError(str(why)) from why
+
+
 def _to(file, suffix, write):
     """write(path) for a path; a file object gets the bytes."""
     if not _is_file(file):
-        return write(_named(file, suffix))
+        with _failing():
+            return write(_named(file, suffix))
+    if getattr(file, "closed", False):
+        raise RuntimeError("save: the file is closed")
     with _folder() as folder:
         path = os.path.join(folder, "a" + suffix)
         write(path)
@@ -101,12 +118,14 @@ def savez_compressed(file, *args, **kwargs):
 def _from(file, suffix, read):
     """read(path); of a file object, the bytes as a file."""
     if not _is_file(file):
-        return read(os.fspath(file))
+        with _failing():
+            return read(os.fspath(file))
     with _folder() as folder:
         path = os.path.join(folder, "a" + suffix)
         with open(path, "wb") as copy:
             copy.write(file.read())
-        loaded = read(path)
+        with _failing():
+            loaded = read(path)
         _core.eval(loaded)
         return loaded
 
