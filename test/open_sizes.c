@@ -389,6 +389,49 @@ SCOPED(a_loop_that_recomputes_goes_through_the_shorter_of_two_open_sequences) {
   EXPECT_F64(out[1], 3);
 }
 
+/* c <- c + e over the n elements of x, as a function of x: all of c, with carries kept every three steps, or its last two. */
+static weft_function *running_sum(bool is_tail) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y;
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_full(WEFT_F64, 0, NULL, 0)), *next = weft_add(c, e);
+  weft_loop_next(l, c, next);
+  if (!is_tail) weft_loop_recompute(l, 3);
+  y = is_tail ? weft_loop_tail(l, next, 2) : weft_loop_all(l, next);
+  weft_loop_close(l);
+  return weft_compile(s, 1, &x, 1, &y);
+}
+
+/* A loop in parts (segments of three steps and what is left; the first steps and the last two) makes as many steps as the whole:
+ * where sizes tell how many these are, what it gives has sizes that another loop may stack. */
+SCOPED(what_a_loop_in_parts_gives_has_the_rows_of_its_sequence) {
+  weft_array *xs = weft_from(WEFT_F64, WEFT_DIMS(2, 5), ((double[]){ 1, 2, 3, 4, 5, 10, 20, 30, 40, 50 }));
+  for (int is_tail = 0; is_tail < 2; is_tail++) {
+    weft_function *f = running_sum(is_tail);
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *row = weft_loop_each(l, xs), *y, *dx;
+    weft_call(f, 1, &row, 1, &y);
+    y = weft_loop_all(l, y);
+    weft_loop_close(l);
+    EXPECT_INT(weft_rank(y), 2);
+    EXPECT_INT(weft_dim(y, 1), is_tail ? 2 : 5);
+    weft_grad(weft_sum(weft_mul(y, y), WEFT_ALL), 1, &xs, &dx);
+    if (is_tail) {
+      EXPECT_F64(y, 10, 15, 100, 150);
+      EXPECT_F64(dx, 50, 50, 50, 50, 30, 500, 500, 500, 500, 300);
+    } else {
+      EXPECT_F64(y, 1, 3, 6, 10, 15, 10, 30, 60, 100, 150);
+      EXPECT_F64(dx, 70, 68, 62, 50, 30, 700, 680, 620, 500, 300);
+    }
+    for (int n = 0; n < 8; n++) {
+      weft_array *x = weft_arange(WEFT_F64, 1, n + 1, 1), *sum;
+      weft_call(f, 1, &x, 1, &sum);
+      EXPECT_INT(weft_dim(sum, 0), is_tail && n > 2 ? 2 : n);
+      if (n) EXPECT_F64(weft_at(sum, 0, weft_integer(-1)), n * (n + 1) / 2.0);
+    }
+  }
+}
+
 SCOPED(rows_of_an_open_length_are_mapped_as_those_of_the_length_they_should_have) {
   weft_array *row = weft_input(WEFT_F64, WEFT_DIMS(4)), *y = weft_mul(row, weft_scalar(2)), *out;
   weft_array *xs = weft_unsqueeze(rows_below_ten(f64s(5, FIVE)), 0); /* [1, n], and n turns out to be 4 */

@@ -58,6 +58,9 @@ struct hoist {
 bool loop_hoist(const struct loop_parts *, struct hoist *, struct failure **);
 void hoist_free(struct hoist *);
 
+/* How many steps an array says there are, as arithmetic of the first sequence's size; DIM_BAD: that is not known to tell it. */
+dim loop_steps_told(const struct loop_parts *, struct node *count);
+
 /* The same results, n_all stacked ones and n_carry last ones, by a loop over segments of k steps, whose gradient keeps the
  * carries before each segment only. count: how many steps there are, as an array, and sequences may have more rows; NULL: their
  * number is known and at least k. No until ends it. References; false: *failure, and those that are there are the caller's. */

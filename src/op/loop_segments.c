@@ -6,12 +6,14 @@
 #include "base/mem.h"
 #include "op/loop.h"
 #include "op/operand.h"
+#include "op/said.h"
 
 struct segments {
   const struct loop_parts *p;
   int64_t k;                  /* steps of a segment */
   dim q, left;                /* segments; steps behind them */
   struct node *q_steps, *left_steps; /* the same as arrays, references; NULL: they are numbers */
+  bool owns;                  /* only the run tells: q and left are symbols of these loops, not arithmetic of sizes */
   struct node **seq, **seq_var, **carry_var; /* of the outer loop: [q,k,d..], [k,d..] and as the carries; references */
   struct node *inner, *outer, *rest;
 };
@@ -23,13 +25,22 @@ static void list_drop(int n, struct node **list) {
   mem_free(list);
 }
 
-/* How many of each, when it runs. */
+dim loop_steps_told(const struct loop_parts *p, struct node *count) {
+  dim n = p->n_seq ? dim_said(count) : DIM_BAD;
+  return n != DIM_BAD && dim_mentions_only(n, 1, p->seq[0]->dims) ? n : DIM_BAD;
+}
+
+/* How many of each, when it runs. Where sizes of the first sequence tell the number of steps they tell these too, so that together
+ * they are as many: what is stacked has the rows of its sequence, not of two loops that nobody knows yet. */
 static bool count_later(struct segments *s, struct node *count) {
   weft_array *n = weft_cast(array_of(node_retain(count)), WEFT_I64), *k = weft_cast(weft_integer(s->k), WEFT_I64);
   s->q_steps = array_good_node(weft_floor_divide(n, k));
   s->left_steps = array_good_node(weft_remainder(n, k));
-  dim_retain(s->q = dim_symbol());
-  dim_retain(s->left = dim_symbol());
+  dim all = loop_steps_told(s->p, count), q = all == DIM_BAD ? DIM_BAD : dim_quotient(all, s->k);
+  dim left = q == DIM_BAD ? DIM_BAD : dim_sub(all, dim_mul(q, s->k));
+  s->owns = left == DIM_BAD;
+  dim_retain(s->q = s->owns ? dim_symbol() : q);
+  dim_retain(s->left = s->owns ? dim_symbol() : left);
   return s->q_steps && s->left_steps;
 }
 
@@ -41,7 +52,7 @@ static struct node *rows(struct node *xs, dim start, dim n) {
 
 /* Behind the segments: how many they are is known when they have run. */
 static struct node *rows_left(const struct segments *s, struct node *xs) {
-  if (!s->left_steps) return rows(xs, done(s), s->left);
+  if (!s->owns) return rows(xs, done(s), s->left);
   struct node *after = item_make(s->outer, loop_out_length(loop_of(s->outer)));
   struct node *x = after ? array_good_node(weft_depends(array_of(node_retain(xs)), 1, (weft_array *[]){ array_of(after) })) : NULL;
   struct node *part = x ? rows(x, done(s), s->left) : NULL;
@@ -90,7 +101,7 @@ static bool make_outer(struct segments *s, struct failure **failure) {
   bool ok = item;
   for (int i = 0; ok && i < p.n_carry; i++) ok = (item[i] = item_make(s->inner, loop_out_last(l, i)));
   for (int i = 0; ok && i < p.n_all; i++) ok = (item[p.n_carry + i] = item_make(s->inner, i));
-  p.steps = s->q_steps, p.owns_steps = s->q_steps != NULL, p.n_steps = s->q;
+  p.steps = s->q_steps, p.owns_steps = s->owns, p.n_steps = s->q;
   p.seq = s->seq, p.seq_var = s->seq_var, p.carry_var = s->carry_var, p.next = item, p.all = item + p.n_carry;
   s->outer = ok ? loop_make(&p, failure) : NULL;
   list_drop(s->p->n_carry + s->p->n_all, item);
@@ -104,7 +115,7 @@ static bool make_rest(struct segments *s, struct failure **failure) {
   bool ok = seq && init;
   for (int i = 0; ok && i < p.n_seq; i++) ok = (seq[i] = rows_left(s, p.seq[i]));
   for (int i = 0; ok && i < p.n_carry; i++) ok = (init[i] = item_make(s->outer, loop_out_last(loop_of(s->outer), i)));
-  p.steps = s->left_steps, p.owns_steps = s->left_steps != NULL, p.n_steps = s->left, p.seq = seq, p.init = init;
+  p.steps = s->left_steps, p.owns_steps = s->owns, p.n_steps = s->left, p.seq = seq, p.init = init;
   s->rest = ok ? loop_make(&p, failure) : NULL;
   list_drop(s->p->n_seq, seq);
   list_drop(s->p->n_carry, init);

@@ -22,6 +22,7 @@ struct stretches {
   const int64_t *tail;         /* by stacked output: of so many steps, the last; 0: of all */
   int64_t every;               /* of the gradient: see loop_in_segments; 0: it keeps all carries */
   struct node *count;          /* reference: the number of steps; NULL: p->n_steps is it */
+  bool owns;                   /* only the run tells it: lengths are symbols of these loops, not arithmetic of sizes */
   int n;
   struct stretch *stretch;
 };
@@ -66,16 +67,24 @@ static void count_steps(struct stretches *s) {
   s->n = n;
 }
 
-/* The same when it runs. */
+/* min(n, from) - min(n, to); DIM_BAD where that cannot be said. */
+static dim length_told(dim n, int64_t from, int64_t to) {
+  dim a = n == DIM_BAD || from == INT64_MAX ? n : dim_min(n, from), b = n == DIM_BAD ? n : dim_min(n, to);
+  return a == DIM_BAD || b == DIM_BAD ? DIM_BAD : dim_sub(a, b);
+}
+
+/* The same when it runs; as sizes where those of the first sequence tell the number of steps, so that what is stacked has rows
+ * that are known when these are. */
 static bool count_later(struct stretches *s) {
   weft_array *n = weft_cast(handle(s->count), WEFT_I64);
-  dim start = 0;
+  dim start = 0, all = loop_steps_told(s->p, s->count);
+  for (int i = 0; i < s->n; i++) s->owns |= length_told(all, s->stretch[i].from, end_of(s, i)) == DIM_BAD;
   for (int i = 0; i < s->n; i++) {
     struct stretch *f = &s->stretch[i];
     weft_array *from = s->n == 2 && !i ? n : weft_minimum(n, whole(f->from)), *to = weft_minimum(n, whole(end_of(s, i)));
     if (!(f->steps = array_good_node(weft_sub(from, i + 1 < s->n ? to : whole(0))))) return false;
     f->start = start;
-    dim_retain(f->length = dim_symbol());
+    dim_retain(f->length = s->owns ? dim_symbol() : length_told(all, f->from, end_of(s, i)));
     if ((start = dim_add(start, f->length)) == DIM_BAD) return false;
   }
   return true;
@@ -95,7 +104,7 @@ struct node *loop_count_until(const struct loop_parts *parts, struct failure **f
 static struct node *rows(const struct stretches *s, int i, struct node *xs) {
   const struct stretch *f = &s->stretch[i];
   weft_array *x = handle(xs), *after;
-  for (int k = 0; f->steps && k < i; k++) after = handle(s->stretch[k].after), x = weft_depends(x, 1, &after);
+  for (int k = 0; s->owns && k < i; k++) after = handle(s->stretch[k].after), x = weft_depends(x, 1, &after);
   return array_good_node(array_slice(x, 0, f->start, f->length, 1));
 }
 
@@ -143,7 +152,7 @@ static bool make_stretch(struct stretches *s, int i, struct failure **failure) {
   if (ok) {
     if (i) p.init = s->stretch[i - 1].out + s->p->n_all;
     p.seq = seq, p.all = all, p.until = NULL;
-    p.steps = f->steps, p.n_steps = f->length, p.owns_steps = f->steps != NULL, p.truncate = truncation(s, i);
+    p.steps = f->steps, p.n_steps = f->length, p.owns_steps = f->steps && s->owns, p.truncate = truncation(s, i);
     if (ends_itself(s, i)) p.until = s->p->until, p.steps = NULL, p.n_steps = least(s->p->n_steps, f->from), p.owns_steps = false;
     ok = make_parts(s, i, &p, out, failure);
     spread_out(s, i, p.n_all, out);
