@@ -1,9 +1,9 @@
 /* calls.c -- what weft itself costs, beside the arithmetic: a tiny call, a node, a plan found or made, a kernel compiled,
  * a very long chain, loops of few and many steps, and how many kernels many sizes, starts and numbers need.
  *
- *   calls [rounds]
+ *   calls [rounds [operations of the very long chain]]
  *   calls WORK rounds    one work alone, rounds of 100 each, nothing printed: bench/instructions counts them.
- *                        WORK: call, graph, chain, first, scan
+ *                        WORK: call, graph, chain, grad, first, sum, softmax, norm, normgrad, scan, logp, mlp, block
  *
  * Times are processor time of one thread, the best of many short rounds, so that whatever else the machine does is left
  * out. */
@@ -201,7 +201,15 @@ static weft_array *make_block(weft_array *x, weft_array *w) { /* of a transforme
   return weft_add(x, weft_matmul(weft_mul(h, weft_sigmoid(h)), x));
 }
 
-struct sample { const char *name; weft_array *(*make)(weft_array *x, weft_array *w); };
+/* Programs that nobody has seen; the key is how they are asked for alone. */
+static const struct sample { const char *key, *name; weft_array *(*make)(weft_array *x, weft_array *w); } samples[] = {
+  { "first", "x + 1", make_increment },      { "sum", "sum over rows", make_sum },
+  { "softmax", "softmax", make_softmax },    { "norm", "layer_norm", make_norm },
+  { "normgrad", "its gradient", make_norm_grad }, { "scan", "scan with tanh", make_scan },
+  { "logp", "10-op logp, gradient", make_logp },  { "mlp", "MLP step", make_mlp_step },
+  { "block", "transformer block", make_block },
+};
+enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
 /* us to verify, expand and encode the kernels of a text, together; their number. */
 static double compile_all(const char *source, int *n) {
@@ -258,13 +266,8 @@ static double compile_time(const struct sample *p) {
 }
 
 static void time_first_results(void) {
-  static const struct sample samples[] = { { "x + 1", make_increment },      { "sum over rows", make_sum },
-                                           { "softmax", make_softmax },      { "layer_norm", make_norm },
-                                           { "its gradient", make_norm_grad }, { "scan with tanh", make_scan },
-                                           { "10-op logp, gradient", make_logp }, { "MLP step", make_mlp_step },
-                                           { "transformer block", make_block } };
   printf("\n  never seen before, on [64,64]     kernels   first result us   compiling us/kernel\n");
-  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+  for (int i = 0; i < N_SAMPLES; i++) {
     double first = 1e18, compiling = 1e18;
     int n = 0;
     for (int r = 0; r < rounds / 10 + 1; r++) {
@@ -437,26 +440,38 @@ static void count_kernels(void) {
 
 /* ---- one work alone ---- */
 
-static int alone(const char *work, int times) {
+/* A chain of OPS operations differentiated. */
+static void chain_grad(void) {
+  static float data[WIDTH];
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(WIDTH), data), *a = weft_from(WEFT_F32, WEFT_DIMS(WIDTH), data), *dx;
+  weft_grad(chain(x, a, OPS, 0x55555555), 1, &x, &dx);
+  weft_scope_discard(s);
+}
+
+static bool alone(const char *work, int times) {
   float data[8] = { 0 };
   weft_scope *outer = weft_scope_open();
   weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data);
   weft_function *f = increment();
-  int status = 0, unused;
-  for (int i = 0; i < times && !status; i++) {
+  const struct sample *p = NULL;
+  bool is_known = true;
+  int unused;
+  for (int i = 0; i < N_SAMPLES; i++) if (!strcmp(samples[i].key, work)) p = &samples[i];
+  for (int i = 0; i < times && is_known; i++) {
     if (!strcmp(work, "call")) tiny_call(f, x, 1);
     else if (!strcmp(work, "graph")) tiny_graph(x);
-    else if (!strcmp(work, "first")) for (int k = 0; k < CALLS; k++) first_result(&(struct sample){ "", make_increment }, &unused);
-    else if (!strcmp(work, "scan")) for (int k = 0; k < CALLS; k++) first_result(&(struct sample){ "", make_scan }, &unused);
     else if (!strcmp(work, "chain")) for (int k = 0; k < CALLS; k++) chain_cost(WIDTH, 0x5a5a5a5a);
-    else status = 2;
+    else if (!strcmp(work, "grad")) for (int k = 0; k < CALLS; k++) chain_grad();
+    else if (p) for (int k = 0; k < CALLS; k++) first_result(p, &unused);
+    else is_known = false;
   }
   weft_scope_discard(outer);
-  return status;
+  return is_known;
 }
 
 int main(int argc, char **argv) {
-  if (argc == 3) return weft_set(WEFT_THREADS, 1), alone(argv[1], atoi(argv[2]));
+  if (argc == 3 && !atoi(argv[1])) return weft_set(WEFT_THREADS, 1), alone(argv[1], atoi(argv[2])) ? 0 : 2;
   if (argc > 1 && (rounds = atoi(argv[1])) < 1) rounds = 1;
   weft_set(WEFT_THREADS, 1);
   time_tiny_calls();
@@ -464,7 +479,7 @@ int main(int argc, char **argv) {
   time_first_results();
   time_loops();
   time_until();
-  time_long_chain(1000000);
+  time_long_chain(argc > 2 && atoi(argv[2]) > 0 ? atoi(argv[2]) : 1000000);
   printf("\n");
   count_kernels();
   return 0;

@@ -1,5 +1,6 @@
 /* name.c -- the names of a kernel: an open hash table in its arena, never shrinking. */
 #include "kernel/name.h"
+#include <pthread.h>
 #include <string.h>
 #include "base/arena.h"
 
@@ -55,14 +56,32 @@ const char *name_put(struct kir_kernel *k, const char *s, size_t n, enum name_ki
   return copy;
 }
 
+/* ---- Words of the language ---- */
+
+static const char *const words[] = { "kernel", "size", "arg", "in", "out", "inout", "table", "fn", "par", "serial",
+  "lane", "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "fold", "prefix", "from", "load",
+  "store", "blocks", "block", "private", "return", "true", "false", "set" };
+enum { N_WORDS = sizeof words / sizeof *words, RESERVED = N_WORDS + KIR_OPS };
+
+/* By first letter, as each value of each kernel asks: 1 + the first such word, and 1 + the one after a word. 0: none. */
+static struct { uint8_t first[256], next[RESERVED]; } by_letter;
+_Static_assert(RESERVED < 256, "the numbers of words fit");
+
+static const char *word(int i) { return i < N_WORDS ? words[i] : kir_rows[i - N_WORDS].name; }
+
+static void sort_words(void) {
+  for (int i = 0; i < RESERVED; i++) {
+    uint8_t *first = &by_letter.first[(unsigned char)word(i)[0]];
+    by_letter.next[i] = *first;
+    *first = (uint8_t)(i + 1);
+  }
+}
+
 bool name_is_reserved(const char *s, size_t n) {
-  static const char *const words[] = { "kernel", "size", "arg", "in", "out", "inout", "table", "fn", "par", "serial",
-    "lane", "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "fold", "prefix", "from", "load",
-    "store", "blocks", "block", "private", "return", "true", "false", "set" };
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (words[i][0] == s[0] && !strncmp(words[i], s, n) && !words[i][n]) return true;
-  for (int i = 0; i < KIR_OPS; i++)
-    if (kir_rows[i].name[0] == s[0] && !strncmp(kir_rows[i].name, s, n) && !kir_rows[i].name[n]) return true;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, sort_words);
+  for (int i = by_letter.first[(unsigned char)s[0]]; i; i = by_letter.next[i - 1])
+    if (!strncmp(word(i - 1), s, n) && !word(i - 1)[n]) return true;
   return false;
 }
 

@@ -24,7 +24,7 @@ static bool is_equal(const struct node *a, const struct node *b) {
 }
 
 static bool grow(struct rewriting *w) {
-  int room = w->room ? 2 * w->room : 1024;
+  int room = w->room ? 2 * w->room : 64; /* most graphs have a few dozen nodes, and what is taken is zeroed */
   struct node **table = arena_take(w->arena, (size_t)room * sizeof *table);
   uint64_t *hash = table ? arena_take(w->arena, (size_t)room * sizeof *hash) : NULL;
   if (!hash) return false;

@@ -8,7 +8,7 @@
 struct step *step_new(struct work *w, const struct step_kind *kind) {
   struct schedule *s = w->out;
   if (s->n_steps == w->room_steps) {
-    int room = w->room_steps ? 2 * w->room_steps : 32;
+    int room = w->room_steps ? 2 * w->room_steps : 8;
     struct step *more = arena_grow(w->arena, s->step, sizeof *more * (size_t)s->n_steps, sizeof *more * (size_t)room);
     if (!more) return w->no_memory = true, NULL;
     s->step = more;

@@ -875,9 +875,10 @@ static void name_piece(struct emit *e) {
 }
 
 bool step_group(struct work *w, struct group *g) {
-  struct emit *e = w->emit ? w->emit : (w->emit = work_take(w, sizeof *e)); /* one for all groups: it is large */
+  struct emit *e = w->emit; /* one for all groups: it is large */
+  if (e) memset(e, 0, sizeof *e);
+  else e = w->emit = work_take(w, sizeof *e);
   if (!e) return false;
-  memset(e, 0, sizeof *e);
   e->w = w;
   e->g = g;
   memset(e->first, -1, sizeof e->first);

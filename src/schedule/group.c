@@ -65,7 +65,7 @@ struct edge edge_of(const struct node *x) {
 
 static struct group *group_new(struct work *w, int *index) {
   if (w->n_groups == w->room_groups) {
-    int room = w->room_groups ? 2 * w->room_groups : 64;
+    int room = w->room_groups ? 2 * w->room_groups : 8;
     struct group *more = arena_grow(w->arena, w->group, sizeof *more * (size_t)w->n_groups, sizeof *more * (size_t)room);
     if (!more) return w->no_memory = true, NULL;
     w->group = more;

@@ -27,8 +27,8 @@ static void empty(struct emission *g, int reg) {
 
 void registers_clear(struct emission *g) {
   forget_spills(g);
-  for (int r = 0; r < REGISTERS_MOST; r++)
-    if (g->holder[r] >= 0 && !is_pinned(g, r)) empty(g, r);
+  uint64_t given = g->machine->registers[IN_VECTORS] | g->machine->registers[IN_MASKS]; /* others hold what is pinned, or nothing */
+  for (uint64_t m = given & ~g->pinned; m; m &= m - 1) empty(g, __builtin_ctzll(m));
   g->locked = g->temps = 0;
 }
 
