@@ -355,6 +355,13 @@ static weft_array *captured_in_region(weft_array *x) {
   weft_checkpoint(1, &h, 1, &y);
   return y;
 }
+/* One y of the region is not made of its x, and what is captured is made of that y. */
+static weft_array *captured_beside_region(weft_array *x) {
+  weft_array *h = weft_full(WEFT_F64, WEFT_DIMS(3), 0.4), *e = weft_sin(weft_mul(x, x));
+  weft_array *y[] = { e, weft_mul(by_captured(weft_tanh(e), h), h) };
+  weft_checkpoint(1, &h, 2, y);
+  return weft_add(y[0], y[1]);
+}
 static weft_array *captured_in_side(weft_array *x) {
   weft_cond *c = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
   weft_array *y = weft_cond_value(c, by_captured(x, x), captured_alone(x));
@@ -370,6 +377,7 @@ TEST(what_a_function_has_captured_is_differentiated_and_mapped_too) {
   check_function("by one who captured it", captured_by_captured, 3, x);
   check_function("by a third", captured_by_three, 3, x);
   check_function("in a region", captured_in_region, 3, x);
+  check_function("beside a region", captured_beside_region, 3, x);
   check_function("in a side", captured_in_side, 3, x);
 }
 

@@ -136,8 +136,8 @@ static void take_sides(const struct subgraph *g, bool is_inside[], bool is_of_si
   for (int i = 0; i < g->n; i++) is_inside[i] |= is_of_side[i], is_of_side[i] = false;
 }
 
-/* Marks, in a snapshot of y with walls x, the nodes of the region, and those that are none of it but used by one. */
-static void find_edge(const struct subgraph *g, int n_x, bool is_inside[], bool is_edge[]) {
+/* Marks, in a snapshot of m y with walls x, the nodes of the region, and those that are none of it but used by one, or a y. */
+static void find_edge(const struct subgraph *g, int m, int n_x, bool is_inside[], bool is_edge[]) {
   for (int j = 0; j < n_x; j++)
     if (g->wall[j] >= 0) is_inside[g->wall[j]] = true;
   for (int i = 0; i < g->n; i++)
@@ -145,6 +145,7 @@ static void find_edge(const struct subgraph *g, int n_x, bool is_inside[], bool 
   take_sides(g, is_inside, is_edge);
   for (int i = 0; i < g->n; i++)
     for (int at = g->first[i]; is_inside[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !is_inside[g->operand[at]];
+  for (int k = 0; k < m; k++) is_edge[g->target[k]] |= !is_inside[g->target[k]];
 }
 
 /* Whether a derivative by it can be asked for: numbers have no name, and a number spread over sizes that are told elsewhere has
@@ -159,7 +160,7 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
   bool *is_inside = mem_alloc(2 * (size_t)g->n + 1), *is_edge = is_inside ? is_inside + g->n : NULL;
   struct node **in = node_list_new(m + n + g->n + n_expanded);
   if (is_inside && in) {
-    find_edge(g, n, is_inside, is_edge);
+    find_edge(g, m, n, is_inside, is_edge);
     int at = 0;
     for (int k = 0; k < m; k++) in[at++] = y[k];
     for (int k = 0; k < n; k++) in[at++] = x[k];
