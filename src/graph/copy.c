@@ -49,11 +49,6 @@ bool copy_begin(struct copy *c, int n, struct node *const target[], int n_walls,
   return begun(c, subgraph_take(&c->g, n, target, n_walls, wall, oldest));
 }
 
-bool copy_begin_lazy(struct copy *c, int n, struct node *const target[]) {
-  *c = (struct copy){ 0 };
-  return begun(c, subgraph_take_lazy(&c->g, n, target));
-}
-
 struct node *copy_of(const struct copy *c, int i) { return c->now[i] ? c->now[i] : c->g.node[i]; }
 
 /* ---- One node ---- */

@@ -13,7 +13,6 @@ struct copy {
 };
 
 bool copy_begin(struct copy *, int n, struct node *const target[], int n_walls, struct node *const wall[], uint64_t oldest);
-bool copy_begin_lazy(struct copy *, int n, struct node *const target[]); /* subgraph_take_lazy */
 struct node *copy_of(const struct copy *, int i);  /* no reference */
 /* Before any node is done: new symbols for the steps and lengths of loops that will be computed from something else, since
  * what the loops read mentions them, and what has their sizes without reading them. changes: whether node i will be another

@@ -88,21 +88,38 @@ static bool end(struct expansion *e, int n, struct node *out[], struct failure *
   return copy_end(&e->c, n, out, failure);
 }
 
-static bool expand_all(struct expansion *e) {
-  bool some;
-  return mark(e, NULL, NULL, &some) && (!some || expand_marked(e));
+/* Which calls are expanded: those that `is_one` says, NULL: all; not beyond walls, and not below nodes with a smaller serial. */
+struct wanted {
+  int (*is_one)(struct weft_function *, const void *);
+  const void *ctx;
+  int n_walls;
+  struct node *const *wall;
+  uint64_t oldest;
+};
+
+/* The targets anew, with such calls expanded: they are replaced, with their references. *some: there were any. */
+static struct failure *expand_seen(const struct wanted *w, int n, struct node *target[], bool *some) {
+  struct failure *why = NULL;
+  struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
+  if (!out) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
+  struct expansion e = { 0 };
+  bool ok = copy_begin(&e.c, n, target, w->n_walls, w->wall, w->oldest) && mark(&e, w->is_one, w->ctx, some);
+  if (ok && *some) expand_marked(&e);
+  if (end(&e, n, out, &why))
+    for (int j = 0; j < n; j++) node_release(target[j]), target[j] = out[j];
+  mem_free(out);
+  return why;
 }
 
-bool expand_calls(int n, struct node *const target[], struct node *out[], struct failure **failure) {
-  struct expansion e = { 0 };
-  if (copy_begin_lazy(&e.c, n, target)) expand_all(&e);
-  return end(&e, n, out, failure);
+/* The same until none is left: a body has no calls of its own, but what it has captured may be what other calls gave. */
+static struct failure *expand_wanted(const struct wanted *w, int n, struct node *target[]) {
+  struct failure *why = NULL;
+  for (bool some = true; some && !why;) some = false, why = expand_seen(w, n, target, &some);
+  return why;
 }
 
-bool expand_calls_since(uint64_t oldest, int n, struct node *const target[], struct node *out[], struct failure **failure) {
-  struct expansion e = { 0 };
-  if (copy_begin(&e.c, n, target, 0, NULL, oldest)) expand_all(&e);
-  return end(&e, n, out, failure);
+struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]) {
+  return atomic_load(&calls_some) ? expand_wanted(&(struct wanted){ .oldest = oldest }, n, target) : NULL;
 }
 
 /* ---- What a function has captured ---- */
@@ -135,8 +152,8 @@ static bool meet(struct met *m, struct weft_function *f) {
   return true;
 }
 
-/* Whether the body reads one of them otherwise than as an input, or something whose history is gone and may have led there. Calls in it
- * are of what was captured: their functions are met too. -1: out of memory. */
+/* Whether the body reads one of them otherwise than as an input, or something whose history is gone and may have led there. Calls
+ * in it are of what was captured: their functions are met too. -1: out of memory. */
 static int reads(const struct sought *s, const struct weft_function *f, struct met *m) {
   struct subgraph g;
   int found = 0;
@@ -161,29 +178,6 @@ static int captures(struct weft_function *f, const void *ctx) {
   return found;
 }
 
-/* The targets anew, with the calls of captors expanded: they are replaced, with their references. *some: there were any, and what they
- * had captured is seen now. */
-static struct failure *replace_seen(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
-                                    struct node *target[], bool *some) {
-  struct failure *why = NULL;
-  struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
-  if (!out) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
-  struct expansion e = { 0 };
-  bool ok = copy_begin(&e.c, n, target, n_walls, wall, oldest) && mark(&e, captures, s, some);
-  if (ok && *some) expand_marked(&e);
-  if (end(&e, n, out, &why))
-    for (int j = 0; j < n; j++) node_release(target[j]), target[j] = out[j];
-  mem_free(out);
-  return why;
-}
-
-static struct failure *replace_captors(const struct sought *s, int n_walls, struct node *const wall[], uint64_t oldest, int n,
-                                       struct node *target[]) {
-  struct failure *why = NULL;
-  for (bool some = true; some && !why;) some = false, why = replace_seen(s, n_walls, wall, oldest, n, target, &some);
-  return why;
-}
-
 struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[]) {
   if (!atomic_load(&calls_some) || !n) return NULL;
   struct node **all = mem_alloc((size_t)(m + n) * sizeof *all);
@@ -191,7 +185,7 @@ struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[])
   for (int j = 0; j < m; j++) all[j] = y[j];
   for (int j = 0; j < n; j++) all[m + j] = x[j];
   struct sought s = { oldest_of(n, x), n, x };
-  struct failure *why = replace_captors(&s, 0, NULL, s.oldest, m + n, all);
+  struct failure *why = expand_wanted(&(struct wanted){ captures, &s, .oldest = s.oldest }, m + n, all);
   for (int j = 0; j < m; j++) y[j] = all[j];
   for (int j = 0; j < n; j++) x[j] = all[m + j];
   mem_free(all);
@@ -200,5 +194,5 @@ struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[])
 
 struct failure *expand_captors_between(int n, struct node *const x[], int m, struct node *y[]) {
   if (!atomic_load(&calls_some)) return NULL;
-  return replace_captors(&(struct sought){ 0 }, n, x, oldest_of(n, x), m, y);
+  return expand_wanted(&(struct wanted){ captures, &(struct sought){ 0 }, n, x, oldest_of(n, x) }, m, y);
 }

@@ -65,16 +65,9 @@ static struct node **nodes_of(int n, weft_array *const a[], struct failure **why
 
 /* Bodies contain no calls, so that expanding one is one step. */
 static void expand_outputs(struct weft_function *f) {
-  struct node **out = mem_alloc((size_t)(f->n_out ? f->n_out : 1) * sizeof *out);
-  if (!out) f->failure = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_compile: out of memory");
-  else if (expand_calls_since(oldest_of(f->n_in, f->in), f->n_out, f->out, out, &f->failure)) {
-    nodes_release(f->n_out, f->out);
-    struct node **before = f->out;
-    f->out = out;
-    out = before;
-    f->failure = choose_sink(oldest_of(f->n_in, f->in), f->n_in, f->in, f->n_out, f->out);
-  }
-  mem_free(out);
+  uint64_t oldest = oldest_of(f->n_in, f->in);
+  f->failure = expand_calls_since(oldest, f->n_out, f->out);
+  if (!f->failure) f->failure = choose_sink(oldest, f->n_in, f->in, f->n_out, f->out);
 }
 
 static void fill(struct weft_function *f, int n, weft_array *const in[], int m, weft_array *const out[]) {

@@ -28,10 +28,9 @@ bool function_bind(struct weft_function *, const char *fn, struct node *const in
 /* The body on other inputs: n_out nodes with references. false: *failure says why. */
 bool function_expand(struct weft_function *, struct node *const in[], struct node *out[], struct failure **);
 
-/* The targets again without calls: the functions' bodies in their place. out[] come with references. Iterative. */
-bool expand_calls(int n, struct node *const target[], struct node *out[], struct failure **);       /* not below values */
-bool expand_calls_since(uint64_t oldest, int n, struct node *const target[], struct node *out[], struct failure **); /* not
-                                                         below nodes with a smaller serial; through values */
+/* The targets without calls, the functions' bodies in their place; not below nodes with a smaller serial. They are replaced,
+ * with their references. NULL: done. */
+struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]);
 /* In the graph of y, and of x itself, calls of functions that have captured an x: for derivatives by it, and maps over it, which
  * otherwise look at what calls are given. x and y are replaced, with their references. NULL: done. */
 struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[]);

@@ -5,13 +5,11 @@
 
 enum { PENDING = -1, WALL = -2 };
 
-
 struct snapshot_walk {
   struct subgraph *g;
   struct visit *stack;
   int depth, room_stack, room_nodes, room_operands;
   uint64_t epoch, oldest;
-  bool stops_at_values;
 };
 
 static bool reserve(void **block, int *room, int n, size_t bytes) {
@@ -25,7 +23,7 @@ static bool reserve(void **block, int *room, int n, size_t bytes) {
 }
 
 static int arity(const struct snapshot_walk *w, const struct node *n) {
-  bool is_end = n->slot == WALL || n->serial < w->oldest || (w->stops_at_values && n->state != NODE_LAZY);
+  bool is_end = n->slot == WALL || n->serial < w->oldest;
   return is_end ? 0 : n->n_in;
 }
 
@@ -128,10 +126,6 @@ static bool take(struct snapshot_walk w, int n, struct node *const target[], int
 bool subgraph_take(struct subgraph *g, int n, struct node *const target[], int n_walls, struct node *const wall[],
                    uint64_t oldest) {
   return take((struct snapshot_walk){ .g = g, .oldest = oldest }, n, target, n_walls, wall);
-}
-
-bool subgraph_take_lazy(struct subgraph *g, int n, struct node *const target[]) {
-  return take((struct snapshot_walk){ .g = g, .stops_at_values = true }, n, target, 0, NULL);
 }
 
 void subgraph_free(struct subgraph *g) {

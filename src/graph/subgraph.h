@@ -19,8 +19,6 @@ struct subgraph {
  * anything of that age or younger. false: out of memory, and there is nothing to free. */
 bool subgraph_take(struct subgraph *, int n, struct node *const target[], int n_walls, struct node *const wall[],
                    uint64_t oldest);
-bool subgraph_take_lazy(struct subgraph *, int n, struct node *const target[]); /* not below nodes that have a value, or
-                                                                                   are about to */
 void subgraph_free(struct subgraph *);
 static inline int subgraph_arity(const struct subgraph *g, int i) { return g->first[i + 1] - g->first[i]; }
 

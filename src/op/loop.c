@@ -300,22 +300,20 @@ static bool collect(struct making *m, struct failure **failure) {
   m->n_vars = p->n_seq + p->n_carry;
   m->n_bodies = p->n_carry + p->n_all + n_kept(p) + (p->until != NULL);
   m->var = mem_alloc((size_t)(m->n_vars + 1) * sizeof *m->var);
-  struct node **raw = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *raw);
   m->body = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *m->body);
-  bool ok = m->var && raw && m->body;
+  bool ok = m->var && m->body;
   if (ok) {
     for (int i = 0; i < p->n_seq; i++) m->var[i] = p->seq_var[i];
     for (int i = 0; i < p->n_carry; i++) m->var[p->n_seq + i] = p->carry_var[i];
     int at = 0;
-    for (int i = 0; i < p->n_carry; i++) raw[at++] = p->next[i];
-    for (int i = 0; i < p->n_all; i++) raw[at++] = p->all[i];
-    for (int i = 0; i < n_kept(p); i++) raw[at++] = p->carry_var[i];
-    if (p->until) raw[at++] = p->until;
-    ok = expand_calls_since(oldest_inside(m), m->n_bodies, raw, m->body, failure) &&
-         (p->own || !(*failure = choose_sink(oldest_inside(m), m->n_vars, m->var, m->n_bodies, m->body)));
+    for (int i = 0; i < p->n_carry; i++) m->body[at++] = node_retain(p->next[i]);
+    for (int i = 0; i < p->n_all; i++) m->body[at++] = node_retain(p->all[i]);
+    for (int i = 0; i < n_kept(p); i++) m->body[at++] = node_retain(p->carry_var[i]);
+    if (p->until) m->body[at++] = node_retain(p->until);
+    *failure = expand_calls_since(oldest_inside(m), m->n_bodies, m->body);
+    if (!*failure && !p->own) *failure = choose_sink(oldest_inside(m), m->n_vars, m->var, m->n_bodies, m->body);
   }
-  mem_free(raw);
-  return ok;
+  return ok && !*failure;
 }
 
 static bool operands_all(const struct making *m, int i, const bool is[]) {

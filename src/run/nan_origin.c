@@ -303,9 +303,9 @@ static struct failure *trace(struct search *s) {
 }
 
 static struct failure *locate(int check, struct node *n) {
-  struct search s = { .check = check };
-  struct failure *f = NULL;
-  if (expand_calls_since(0, 1, &n, &s.node, &f)) f = trace(&s);
+  struct search s = { .check = check, .node = node_retain(n) };
+  struct failure *f = expand_calls_since(0, 1, &s.node);
+  if (!f) f = trace(&s);
   node_release(s.node);
   nodes_free(&s.wall);
   subgraph_free(&s.g);
