@@ -5,9 +5,15 @@
 
 enum { MOST = WEFT_RANK_MAX };
 
+/* Who refuses is the function that was called, by its name as typed, not one that it is made of. */
+static bool is_named(const char *call) {
+  size_t n = strcspn(call, "(");
+  return strncmp(call, "weft_", 5) || (!strncmp(weft_message(), call, n) && weft_message()[n] == ':');
+}
 static void refused(int line, const char *call, weft_array *y, const char *says) {
   if (!weft_check(y)) test_fail(__FILE__, line, "%s: not refused", call);
-  else if (!strstr(weft_message(), says)) test_fail(__FILE__, line, "%s: says \"%s\", not \"%s\"", call, weft_message(), says);
+  else if (!strstr(weft_message(), says) || !is_named(call))
+    test_fail(__FILE__, line, "%s: says \"%s\", not \"%s\" in its own name", call, weft_message(), says);
 }
 static void taken(int line, const char *call, weft_array *y) {
   if (weft_check(y)) test_fail(__FILE__, line, "%s: %s", call, weft_message());

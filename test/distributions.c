@@ -544,10 +544,14 @@ TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
 
 /* ---- What is refused ---- */
 
-static void refused(int line, weft_status status, weft_array *x) {
-  if (weft_check(x) != status) test_fail(__FILE__, line, "status %d, not %d: %s", (int)weft_check(x), (int)status, weft_message());
+/* By the function that was called, in its own name. */
+static void refused(int line, const char *call, weft_status status, weft_array *x) {
+  size_t n = strcspn(call, "(");
+  weft_status is = weft_check(x);
+  bool is_named = is == WEFT_OK || strncmp(call, "weft_", 5) || (!strncmp(weft_message(), call, n) && weft_message()[n] == ':');
+  if (is != status || !is_named) test_fail(__FILE__, line, "%s: status %d, not %d: %s", call, (int)is, (int)status, weft_message());
 }
-#define REFUSED(status, x) refused(__LINE__, status, x)
+#define REFUSED(status, x) refused(__LINE__, #x, status, x)
 
 /* How often each of two was drawn, by rows of p. */
 static void expect_pairs(int line, weft_array *counts, const int32_t want[], int n) {
@@ -670,5 +674,45 @@ TEST(draws_of_a_key_stay_what_they_are) {
       if (!(fabs(got[k] - want[i][k]) <= 1e-9 * fabs(want[i][k])))
         test_fail(__FILE__, __LINE__, "%s: draw %d is %.17g, not %.17g", all[i].name, k, got[k], want[i][k]);
   }
+  weft_scope_discard(s);
+}
+
+/* Likewise of draws along an axis, in the dtype they are asked for and computed in. */
+TEST(draws_along_an_axis_stay_what_they_are) {
+  static const double want[][3] = {
+    { 0.038245346371839448, 0.43863527009712305, 0.52311938353103737 },
+    { 0.038245346371839448, 0.43863527009712305, 0.52311938353103737 },
+    { 0.50729227148120515, -2.1663527916577778, 0.74923578166449911 },
+    { 11, 33, 56 },
+    { 2, 2, 2 },
+    { 8.6892569015617482e-06, 0.55273151397705078, 0.44725987315177917 },
+    { 8.6892569015617482e-06, 0.55273151397705078, 0.44725987315177917 },
+    { -2.793724536895752, -3.6562018394470215, -0.70826280117034912 },
+    { 11, 33, 56 },
+    { 1, 2, 2 },
+  };
+  double alpha[] = { 0.5, 2, 3 }, mean[] = { 1, -2, 0 }, cov[] = { 2, 0.5, 0, 0.5, 1, 0.25, 0, 0.25, 3 };
+  weft_scope *s = weft_scope_open();
+  int n = 0;
+  for (int k = 0; k < 2; k++) {
+    weft_dtype t = k ? WEFT_F32 : WEFT_F64;
+    weft_array *key = weft_random_key(21), *like = weft_full(t, WEFT_DIMS(3), 0), *p = weft_cast(f64s(3, alpha), t);
+    weft_array *m = weft_cast(f64s(3, mean), t), *c = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(3, 3), cov), t);
+    struct { const char *name; weft_array *draws; } all[] = {
+      { "dirichlet", weft_random_dirichlet(key, like, p) },
+      { "dirichlet of its own shape", weft_random_dirichlet(key, NULL, p) },
+      { "multivariate_normal", weft_random_multivariate_normal(key, like, m, c) },
+      { "multinomial", weft_random_multinomial(key, like, weft_integer(100), weft_div(p, weft_scalar(5.5))) },
+      { "categorical", weft_random_categorical(key, weft_full(WEFT_I32, WEFT_DIMS(3), 0), p, -1) },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++, n++) {
+      double got[3];
+      EXPECT_OK(weft_read(weft_cast(all[i].draws, WEFT_F64), WEFT_F64, got, sizeof got));
+      for (int j = 0; j < 3; j++)
+        if (!(fabs(got[j] - want[n][j]) <= (k ? 2e-7 : 1e-9) * fabs(want[n][j])))
+          test_fail(__FILE__, __LINE__, "%s of %s: draw %d is %.17g, not %.17g", all[i].name, weft_dtype_name(t), j, got[j], want[n][j]);
+    }
+  }
+  EXPECT_INT(n, sizeof want / sizeof *want);
   weft_scope_discard(s);
 }

@@ -42,6 +42,7 @@ struct far {
   bool is_lost;
   int64_t limit, bytes;
   int n_polls;
+  uint64_t n_stops, stopped;  /* the last number given out, and the one whose launches end */
 };
 
 static pthread_mutex_t far_lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
@@ -52,7 +53,7 @@ static unsigned far_seed = 1;
 _Atomic int far_lag, far_refuses, far_takes_left = -1, far_launches_left = -1, far_uploads_left = -1, far_downloads_left = -1,
             far_runs_left = -1;
 const volatile int *far_cancel_after_run;
-_Atomic bool far_stuck;
+_Atomic bool far_stuck, far_looks;
 static _Atomic int n_asked;
 
 static bool is_over(_Atomic int *left) { return *left == 0 || (*left > 0 && (*left)-- < 0); }
@@ -68,7 +69,9 @@ static void run_kernel(struct far *f, struct work_item *w) {
   counts.runs++;
   mem_fail_pause(true);
   if (is_over(&far_runs_left)) f->is_lost = true;
-  if (!f->is_lost && launch_run(&backend_vm, w->code->vm, w->code->k, &w->code->facts, &w->launch, 2)) f->is_lost = true;
+  bool is_stopped = w->launch.stop.at && w->launch.stop.number == f->stopped;
+  if (is_stopped) counts.stopped++;
+  if (!f->is_lost && !is_stopped && launch_run(&backend_vm, w->code->vm, w->code->k, &w->code->facts, &w->launch, 2)) f->is_lost = true;
   mem_fail_pause(false);
   if (far_cancel_after_run) *(volatile int *)(uintptr_t)far_cancel_after_run = 1;
 }
@@ -271,7 +274,7 @@ static struct launch keep_launch(const struct code *c, const struct launch *l, v
   }
   if (c->k->n_sizes) memcpy(at + bufs, l->sizes, sizes - sizeof *l->sizes);
   if (c->k->n_args) memcpy(at + bufs + sizes, l->args, args - sizeof *l->args);
-  return (struct launch){ .sizes = (int64_t *)(at + bufs), .args = (uint64_t *)(at + bufs + sizes), .bufs = b, .parts = l->parts,
+  return (struct launch){ .sizes = (int64_t *)(at + bufs), .args = (uint64_t *)(at + bufs + sizes), .bufs = b, .parts = l->parts, .stop = l->stop,
                           .checks = l->checks ? (int64_t *)near((uint64_t)(uintptr_t)l->checks) : NULL };
 }
 
@@ -318,6 +321,23 @@ static bool is_past(const struct event *e) {
   return yes;
 }
 
+/* All kernels look before they begin, and what they look at is no memory: a number. */
+static bool looks(const struct code *c) { return (void)c, far_looks; }
+
+static int stop_open(const struct device *d, struct stop *out) {
+  pthread_mutex_lock(&far_lock);
+  *out = (struct stop){ FAR, ++far_of(d)->n_stops };
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
+static int stop(const struct device *d, const struct stop *s) {
+  pthread_mutex_lock(&far_lock);
+  far_of(d)->stopped = s->number;
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
 static bool has(const struct device *d, uint64_t at, size_t bytes) {
   bool yes = false;
   pthread_mutex_lock(&far_lock);
@@ -347,7 +367,8 @@ static const struct device device_far = {
   .backend = &backend_far, .available = is_there, .text = text, .message = message, .compile = compile, .take = take, .give = give,
   .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .is_lost = is_lost, .upload = upload, .download = download,
   .copy = copy, .launch = launch,
-  .record = record, .follow = follow, .wait = await, .is_past = is_past, .has = has, .stream = stream, .order = order,
+  .record = record, .follow = follow, .wait = await, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
+  .has = has, .stream = stream, .order = order,
 };
 
 /* ---- For tests ---- */
@@ -387,11 +408,11 @@ static void set_out(void) {
   far_cancel_after_run = NULL;
   pthread_mutex_lock(&far_lock);
   counts.most = counts.takes = 0;
-  counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = 0;
+  counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = counts.stopped = 0;
   far[0].is_lost = far[1].is_lost = false;
   far[0].limit = far[1].limit = MUCH;
   far[0].n_polls = far[1].n_polls = 0;
-  far_stuck = false;
+  far_stuck = far_looks = false;
   pthread_mutex_unlock(&far_lock);
 }
 

@@ -10,12 +10,13 @@
 
 enum { FAR_AT_ONCE, FAR_WHEN_WAITED_FOR, FAR_NOW_AND_THEN };
 
-struct far_counts { int64_t bytes, most, takes, uploads, downloads, downloaded, launches, runs, pending; }; /* most: bytes */
+struct far_counts { int64_t bytes, most, takes, uploads, downloads, downloaded, launches, runs, stopped, pending; }; /* most: bytes */
 extern _Atomic int far_lag;
 extern _Atomic int far_refuses;                /* one kernel in so many; 0: none */
 extern _Atomic int far_takes_left, far_launches_left, far_uploads_left, far_downloads_left; /* before it fails; negative: never */
 extern _Atomic int far_runs_left;              /* before a kernel that was enqueued fails, and the device is lost */
 extern _Atomic bool far_stuck;                 /* nothing that is enqueued ends, for who asks */
+extern _Atomic bool far_looks;                 /* kernels may be stopped before they begin (counts.stopped), as long loops of a GPU */
 extern const volatile int *far_cancel_after_run;
 
 enum { FAR_STREAM = 5 };                       /* a stream of somebody else there: its copy queue */

@@ -461,7 +461,7 @@ static const int64_t lengths[] = { 0, 1, 2, 3, 5, 9 };
 
 static struct reckoned reckon(weft_array *n, weft_array *m, int depth) {
   struct reckoned e;
-  int which = draw(3), op = draw(11);
+  int which = draw(3), op = draw(14);
   int64_t number = draw(9) - 4;
   if (!depth || draw(5) == 0) {
     e.a = which == 0 ? n : which == 1 ? m : weft_cast(weft_integer(number), WEFT_I64);
@@ -481,14 +481,17 @@ static struct reckoned reckon(weft_array *n, weft_array *m, int depth) {
     case 7: e.a = weft_where(weft_lt(x.a, y.a), weft_add(x.a, m), y.a); break;
     case 8: e.a = weft_where(weft_logical_not(weft_le(x.a, y.a)), x.a, n); break;
     case 9: e.a = weft_add(weft_cast(weft_eq(x.a, y.a), WEFT_I64), weft_abs(x.a)); break;
-    default: e.a = weft_at(two, 0, weft_integer(1)); break;
+    case 10: e.a = weft_at(two, 0, weft_integer(1)); break;
+    case 11: e.a = weft_at(weft_broadcast(weft_slice(two, 0, 0, 1, 1), WEFT_DIMS(3)), 0, weft_integer(1)); break; /* the first, thrice */
+    case 12: e.a = weft_at(weft_slice(two, 0, 1, -3, -1), 0, weft_integer(1)); break; /* backwards */
+    default: e.a = weft_at(weft_reshape(weft_broadcast(weft_reshape(two, WEFT_DIMS(2)), WEFT_DIMS(2)), WEFT_DIMS(2)), 0, weft_integer(1)); break;
   }
   for (int c = 0; c < 36; c++) {
     int64_t a = x.value[c], b = y.value[c], k = 1 + number * number;
     e.value[c] = op == 0 ? a + b : op == 1 ? a - b : op == 2 ? (depth > 1 ? -a : a * b) : op == 3 ? (a < b ? a : b)
                : op == 4 ? (a > b ? a : b) : op == 5 ? floor_of(a, k) : op == 6 ? a - k * floor_of(a, k)
                : op == 7 ? (a < b ? a + lengths[c % 6] : b) : op == 8 ? (a > b ? a : lengths[c / 6])
-               : op == 9 ? (a == b) + (a < 0 ? -a : a) : b;
+               : op == 9 ? (a == b) + (a < 0 ? -a : a) : op == 11 || op == 12 ? a : b;
   }
   return e;
 }

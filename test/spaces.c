@@ -287,6 +287,31 @@ TEST(a_wait_for_a_device_can_be_cancelled_and_commits_nothing) {
   far_end();
 }
 
+/* What looks whether it is to stop is waited for before its results are anybody's, and told to stop when that is cancelled. */
+TEST(kernels_that_may_be_stopped_are_when_their_evaluation_is_cancelled) {
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = plus(far_ramp(N), 1);
+  pthread_t t;
+  far_looks = far_stuck = true;
+  cancels = 0;
+  weft_cancel_when(&cancels);
+  EXPECT_INT(pthread_create(&t, NULL, cancel_soon, NULL), 0);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+  EXPECT_TEXT(weft_message(), "weft_eval: cancelled");
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+  pthread_join(t, NULL);
+  weft_cancel_when(NULL);
+  far_drain();
+  EXPECT_INT(far_counts().stopped, 1);
+  far_stuck = false;
+  expect_ramp(y, 1, 1); /* of other launches, which nobody stops */
+  EXPECT_INT(far_counts().stopped, 1);
+  EXPECT_INT(far_counts().runs, 2);
+  weft_scope_discard(s);
+  far_end();
+}
+
 /* ---- Limits ---- */
 
 TEST(a_limit_of_a_device_is_kept_and_said) {
