@@ -343,6 +343,24 @@ TEST(a_gradient_by_a_constant_that_a_checkpoint_reads_is_that_without_it) {
   weft_scope_discard(s);
 }
 
+/* What a region reads besides its x may be made of what the x becomes: of rows, when it is mapped, or of an argument. */
+TEST(a_gradient_by_what_a_checkpoint_reads_is_that_without_it_where_its_x_becomes_what_that_is_made_of) {
+  for (int how = 0; how < 2; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *rows = f64s(2, (double[]){ 3, -2 }), *v = f64s(2, (double[]){ 5, 7 }), *read = weft_mul(rows, v), *y, *d[2];
+    weft_scope *body = how ? weft_scope_open() : NULL;
+    weft_array *x = how ? weft_input(WEFT_F64, WEFT_DIMS(2)) : weft_input(WEFT_F64, 0, NULL);
+    y = weft_mul(x, weft_sum(read, WEFT_ALL));
+    weft_checkpoint(1, &x, 1, &y);
+    if (how) weft_call(weft_compile(body, 1, &x, 1, &y), 1, &rows, 1, &y);
+    else weft_map(1, &x, &rows, 1, &y, &y);
+    weft_grad(weft_sum(y, WEFT_ALL), 2, (weft_array *[]){ v, rows }, d);
+    EXPECT_F64(d[0], 3, -2);           /* (r0 + r1) (r0 v0 + r1 v1) */
+    EXPECT_F64(d[1], 1 + 5, 1 + 7);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_jacobian_through_a_checkpoint_is_a_map_of_its_vjp) {
   weft_scope *s = weft_scope_open();
   double p[] = { 0.5, -0.25 }, unit[] = { 1, 0, 0, 1 };

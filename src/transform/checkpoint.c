@@ -3,7 +3,8 @@
  * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
  * depend on x, so that derivatives by these are found as well. What a side of a choice is made of belongs to the region, whether
  * it depends on x or not: as an input it would be computed where the other side is taken. The gradient is taken of a copy of the
- * region whose x stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
+ * region whose x stand behind barriers: identities that merging of common expressions does not see through. It ends at the other
+ * inputs, which may be made of what the x have become since: of rows, or of an argument. Where a derivative
  * by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
  *
  * What calls of functions inside have captured is found by expanding them. That makes other nodes, and y is what users have made of
@@ -70,7 +71,7 @@ static bool region_open(struct region *g, const struct rule *r, weft_array *cons
     bool is_x = k < g->n_y + g->n_x;
     if (!(g->fresh[k] = is_x ? barrier(g->in[k]) : node_retain(g->in[k]))) return false;
   }
-  return graph_repeat(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why) && seeds_fit(g, dy, why);
+  return graph_repeat(g->n_in - g->n_y, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why) && seeds_fit(g, dy, why);
 }
 
 static void region_close(struct region *g) {
