@@ -65,16 +65,18 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
 
 def _factored(a):
     """Factors, pivots and order, a[order] = L U: step k exchanges row k with that of the largest element below, and takes its
-    multiples from those below."""
+    multiples from those below. The size of a complex element is |re| + |im| here, as LAPACK has it."""
     a = _core.asarray(a)
-    if a.ndim < 2 or a.dtype not in (_core.float32, _core.float64):
+    is_complex = a.dtype in (_core.complex64, _core.complex128)
+    if a.ndim < 2 or not (is_complex or a.dtype in (_core.float32, _core.float64)):
         raise (ValueError if a.ndim < 2 else TypeError)(f"lu_factor: of {a.dtype} {a.shape}, not of matrices of floats")
+    size_of = (lambda z: _core.abs(_core.real(z)) + _core.abs(_core.imag(z))) if is_complex else _core.abs
     m, n = a.shape[-2:]
     rows, columns = _core.arange(m), _core.arange(n)
 
     def step(carry, k):
         a, order = carry
-        size = _core.where(rows >= k, _core.abs(_core.take(a, k, -1)), -1)
+        size = _core.where(rows >= k, size_of(_core.take(a, k, -1)), -1)
         pivot = _core.argmax(size, -1)
         other = _core.expand_dims(pivot, -1)
         exchanged = _core.where(rows == k, other, _core.where(rows == other, k, rows))
@@ -86,7 +88,7 @@ def _factored(a):
         below = _core.expand_dims(rows > k, -1) & (columns == k)
         return (_core.where(below, _core.expand_dims(factor, -1), rest), _core.take_along_axis(order, exchanged, -1)), pivot
 
-    start = (a.astype(_core.float64), _core.broadcast_to(rows, a.shape[:-1]) + 0)
+    start = (a.astype(_core.complex128 if is_complex else _core.float64), _core.broadcast_to(rows, a.shape[:-1]) + 0)
     if not min(m, n):
         return a, _core.zeros((*a.shape[:-2], 0), _core.int64), start[1]
     (factors, order), pivots = _scan(step, start, _core.arange(min(m, n)))

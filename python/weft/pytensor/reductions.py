@@ -12,6 +12,8 @@ from .value import array, known_sizes, shape, shape_if_known, sizes
 REDUCED = {ps.Add: weft.sum, ps.Mul: weft.prod, ps.Maximum: weft.max, ps.Minimum: weft.min, ps.AND: weft.all, ps.OR: weft.any,
            MulWithoutZeros: lambda x, axis: weft.prod(weft.where(x == 0, weft.ones_like(x), x), axis)}
 ADDING = (ps.Add, ps.Mul, MulWithoutZeros)
+# Bit by bit: what joins two rows, and what changes nothing.
+BITS = {ps.AND: (weft.bitwise_and, -1), ps.OR: (weft.bitwise_or, 0), ps.XOR: (weft.bitwise_xor, 0)}
 
 
 @row(CAReduce)
@@ -24,7 +26,25 @@ def reduction(node, values, trace):
         if sizes is not None and 0 in (sizes[axis] for axis in axes):
             return weft.full([n for axis, n in enumerate(sizes) if axis not in axes], least, x.dtype)
         x = x if sizes is not None or trace.is_open else never_empty(x, axes[0], least)
+    if is_bitwise(node):
+        return array(bitwise(x, axes, kind), dtype)
     return array(REDUCED[kind](x, axes) if axes else x, dtype)
+
+
+def is_bitwise(node):
+    """Whether it joins bits: of bools `and` and `or` are all and any."""
+    kind = type(node.op.scalar_op)
+    return kind in BITS and (kind is ps.XOR or node.inputs[0].type.dtype != "bool")
+
+
+def bitwise(x, axes, kind):
+    """Row by row, axis by axis."""
+    join, neutral = BITS[kind]
+    for axis in sorted(axes, reverse=True):
+        first = weft.moveaxis(x, axis, 0)
+        rest = weft.full(sizes(first)[1:], neutral, weft.int64).astype(x.dtype)
+        x, _ = weft.scan(lambda carry, row: (join(carry, row), None), rest, first)
+    return x
 
 
 def never_empty(x, axis, least):
@@ -38,8 +58,7 @@ def never_empty(x, axis, least):
 
 
 def is_reduced(node):
-    kind = type(node.op.scalar_op)
-    return kind in REDUCED and (kind not in (ps.AND, ps.OR) or node.inputs[0].type.dtype == "bool")
+    return type(node.op.scalar_op) in REDUCED or is_bitwise(node)
 
 
 reduction.takes = is_reduced

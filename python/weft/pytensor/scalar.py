@@ -11,6 +11,7 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.tensor.math import MulWithoutZeros
 from weft import special
 
+from .plane import COMPLEX, COMPLEX_ORDER
 from .value import NoRow, array, dtype_of, known, rank, shape
 
 half_away_from_zero = lambda x: weft.where(weft.abs(x - weft.trunc(x)) < 0.5, weft.trunc(x), weft.trunc(x) + weft.sign(x))
@@ -165,10 +166,12 @@ def apply(op, node, values):
 def apply_row(op, node, values):
     kind, dtype = kind_of(op), node.outputs[0].type.dtype
     if kind in IN_RESULT_DTYPE:
-        return [array(IN_RESULT_DTYPE[kind](*(array(v, dtype) for v in values)), dtype)]
+        function = COMPLEX.get(kind) if dtype.startswith("complex") else None
+        return [array((function or IN_RESULT_DTYPE[kind])(*(array(v, dtype) for v in values)), dtype)]
     if kind in COMPARING:
         common = np.result_type(*(np.dtype(dtype_of(v)) for v in values)).name
-        return [COMPARING[kind](*(array(v, common) for v in values))]
+        function = COMPLEX_ORDER.get(kind) if common.startswith("complex") else None
+        return [(function or COMPARING[kind])(*(array(v, common) for v in values))]
     if kind in AS_IT_IS:
         return [array(AS_IT_IS[kind](array(values[0])), dtype)]
     if kind in OTHERS:

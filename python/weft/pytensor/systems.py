@@ -1,7 +1,6 @@
 """Systems of linear equations: factors, solutions, inverses, determinants.
 
-All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises. LU factors of
-complex matrices call perform.
+All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises.
 """
 import numpy as np
 import weft
@@ -17,14 +16,12 @@ from weft import linalg
 
 from .indexing import diagonal
 from .row import row
-from .value import NoRow, array, shape, shape_if_known, sizes
+from .value import array, shape, shape_if_known, sizes
 
 
-def matrices(node, values, is_any=False):
-    """The operands in the dtype of the last result; a right side that is a vector as a matrix of one column. is_any: also complex."""
+def matrices(node, values):
+    """The operands in the dtype of the last result; a right side that is a vector as a matrix of one column."""
     dtype = node.outputs[-1].type.dtype
-    if dtype.startswith("complex") and not is_any:
-        raise NoRow(node.op)
     a, *rest = (array(v, dtype) for v in values)
     return [a, *(weft.expand_dims(b, -1) if node.op.b_ndim == 1 else b for b in rest)]
 
@@ -61,19 +58,19 @@ def factored_solve(c, b, lower):
 
 @row(Cholesky, batched=True)
 def cholesky(node, values, trace):
-    [a] = matrices(node, values, is_any=True)
+    [a] = matrices(node, values)
     return factor(a, node.op.lower)
 
 
 @row(CholeskySolve, batched=True)
 def cholesky_solve(node, values, trace):
-    c, b = matrices(node, values, is_any=True)
+    c, b = matrices(node, values)
     return solution(node, factored_solve(c, b, node.op.lower))
 
 
 @row(SolveTriangular, batched=True)
 def solve_triangular(node, values, trace):
-    op, (a, b) = node.op, matrices(node, values, is_any=True)
+    op, (a, b) = node.op, matrices(node, values)
     x = linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal)
     if not op.unit_diagonal:
         is_singular = weft.any(diagonal(a) == 0, -1, keepdims=True)
@@ -83,7 +80,7 @@ def solve_triangular(node, values, trace):
 
 @row(Solve, batched=True)
 def solve(node, values, trace):
-    op, (a, b) = node.op, matrices(node, values, is_any=True)
+    op, (a, b) = node.op, matrices(node, values)
     if op.assume_a == "pos":
         return solution(node, factored_solve(factor(a, op.lower), b, op.lower))
     a = what_is_read(a, op.assume_a, op.lower)
@@ -100,7 +97,7 @@ def what_is_read(a, kind, lower):
 
 @row(MatrixInverse, batched=True)
 def inverse(node, values, trace):
-    [a] = matrices(node, values, is_any=True)
+    [a] = matrices(node, values)
     there = shape_if_known(a)
     if there and there[-1] != there[-2]:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
@@ -125,7 +122,7 @@ def exponential(node, values, trace):
     s = weft.expand_dims(s, (-2, -1))
     r = approximant(a * weft.exp2(-s))
     most = weft.max(s)
-    begin = weft.zeros((), dtype=a.dtype), r
+    begin = weft.zeros((), dtype=norm.dtype), r
     return weft.while_loop(lambda c: c[0] < most, lambda c: (c[0] + 1, weft.where(c[0] < s, weft.matmul(c[1], c[1]), c[1])), begin)[1]
 
 
@@ -142,12 +139,12 @@ def approximant(a):
 
 @row(Det, batched=True)
 def determinant(node, values, trace):
-    return linalg.det(*matrices(node, values, is_any=True))
+    return linalg.det(*matrices(node, values))
 
 
 @row(SLogDet, batched=True)
 def log_determinant(node, values, trace):
-    return list(linalg.slogdet(*matrices(node, values)))
+    return list(linalg.slogdet(array(values[0], node.outputs[0].type.dtype)))
 
 
 @row(LU, batched=True)
@@ -165,8 +162,6 @@ def lu(node, values, trace):
 @row(LUFactor, batched=True)
 def lu_factor(node, values, trace):
     """All of it is nan where a pivot is 0."""
-    if node.outputs[0].type.dtype.startswith("complex"):
-        raise NoRow(node.op)
     factors, pivots = linalg.lu_factor(array(values[0], node.outputs[0].type.dtype))
     is_singular = weft.any(diagonal(factors) == 0, -1, keepdims=True)
     return [weft.where(weft.expand_dims(is_singular, -1), np.nan, factors), array(pivots, "int32")]
