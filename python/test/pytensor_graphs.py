@@ -620,18 +620,22 @@ THEMES = {
 
 
 def grow(seed, theme):
-    g = Grown([seed, sorted(THEMES).index(theme)])
+    """A graph of a theme, and its outputs."""
+    return grown(Grown([seed, sorted(THEMES).index(theme)]), BUILDERS, THEMES[theme])
+
+
+def grown(g, builders, weights):
     g.failing = None
     for _ in range(int(g.rng.integers(2, 5))):
         g.leaf()
     g.leaf("float64", 1, "input")
-    names, weights = zip(*THEMES[theme].items())
+    names, weights = zip(*weights.items())
     weights = np.array(weights) / sum(weights)
     outputs, tries = [], 0
     for _ in range(int(g.rng.integers(1, 7))):
         for _ in range(20):
             try:
-                made = BUILDERS[str(g.rng.choice(names, p=weights))](g)
+                made = builders[str(g.rng.choice(names, p=weights))](g)
                 if made is not None:
                     outputs.append(made)
                     break

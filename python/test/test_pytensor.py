@@ -577,7 +577,7 @@ def test_complex_matrices_without_a_factor_or_an_inverse(rng):
         pytensor.function([a], pt.linalg.inv(a), mode="WEFT")(np.zeros((2, 2), complex))
 
 
-def test_determinants_of_complex_matrices_fallback(rng):
+def test_determinants_of_complex_matrices(rng):
     a = pt.zmatrix("a")
     agrees([a], pt.linalg.det(a), rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)), rtol=1e-10)
 
@@ -1613,3 +1613,22 @@ def test_whatever_fails_says_at_which_node_and_line():
         with pytest.raises(kind, match=node) as caught:
             function([x, y, n], out, on_unused_input="ignore")(a, b, steps)
         assert "test_pytensor.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("side", ["rows", "some", "scanned", "state"])
+def test_rows_of_a_scan_stand_in_a_side_whose_condition_is_of_that_scan(side):
+    x = pt.dvector("x")
+
+    def step(row, old, new):
+        state = pt.tanh(row + new) * 0.5 + old * 0.1
+        return [state, row * state], until(state > 0.4)
+
+    first = pt.stack([x.sum(), x.sum() * 2])
+    a, b = pytensor.scan(step, sequences=[x], outputs_info=[dict(initial=first, taps=[-2, -1]), None], return_updates=False)
+    scanned = lambda start: pytensor.scan(lambda h: pt.tanh(h) + pt.sqr(a).sum() * 0.1, outputs_info=[start], n_steps=3, return_updates=False)
+    sides = {"rows": lambda: a, "some": lambda: a[::2] * 2, "scanned": lambda: scanned(a.sum()), "state": lambda: scanned(a)[-1]}
+    out = ifelse(b[-1] > 0, sides[side](), x + 1)
+    for value in ([0.3], [-0.3, 0.2], [0.1, -2, 0.3]):
+        agrees([x], out, np.array(value))
+    last = scanned(ifelse(b[-1] > 0, sides[side](), x + 1))[-1]
+    agrees([x], [last, pytensor.grad(last.sum(), x)], np.array([0.3, 0.1]), rtol=1e-10)

@@ -118,6 +118,12 @@ static bool pin_sizes(struct sinking *s) {
 /* A size needs no array, unless a loop tells it. */
 static bool is_use(const struct sinking *s, int i) { return s->c.g.node[i]->op->kind != OP_SIZE; }
 
+/* A result belongs where the node does that has several: that has no value of its own which a side could be given. */
+static void stay_with_their_nodes(struct sinking *s) {
+  for (int i = 0; i < s->c.g.n; i++)
+    if (s->c.g.node[i]->op->kind == OP_ITEM && subgraph_arity(&s->c.g, i)) s->owner[i] = s->owner[operand_at(s, i, 0)];
+}
+
 static void find_owners(struct sinking *s, int n_walls) {
   const struct subgraph *g = &s->c.g;
   for (int i = 0; i < g->n; i++) s->owner[i] = s->pin[i];
@@ -130,6 +136,7 @@ static void find_owners(struct sinking *s, int n_walls) {
       s->owner[in] = common_side(s, s->owner[in], side);
     }
   }
+  stay_with_their_nodes(s);
 }
 
 /* A group stands where all its members do. Whether that was news. */
