@@ -38,15 +38,16 @@ def generate(n, layers, width, folder):
     model.load_weights(path)
     mx.eval(model.parameters())
     prompt, tokens, taken = mx.array(list(range(10, 42))), [], []
-    began = None
+    at, worked = [], []
     for token, _ in generate_step(prompt, model, max_tokens=n):
-        began = began or time.perf_counter()  # without the prompt
         tokens.append(int(token))
+        at.append(time.perf_counter())  # the first without the prompt
+        worked.append(time.process_time())
         taken.append(mx.get_peak_memory() - mx.get_active_memory())
         mx.reset_peak_memory()
     third = n // 3
     early, late = (sorted(part)[len(part) // 2] for part in (taken[third:2 * third], taken[2 * third:]))
-    return tokens, (n - 1) / (time.perf_counter() - began), early, late
+    return tokens, (n - 1) / (at[-1] - at[0]), (worked[-1] - worked[0]) / (n - 1) * 1e3, early, late
 
 
 def main():
@@ -67,7 +68,9 @@ def main():
         if done.returncode:
             sys.exit(done.stderr)
         found[name] = json.loads(done.stdout.strip().splitlines()[-1])
-        print(f"{name:5} {found[name][1]:8.1f} tokens/s; a token takes {found[name][2]} bytes beside what stays, later {found[name][3]}")
+        speed, work, early, late = found[name][1:]
+        print(f"{name:5} {speed:8.1f} tokens/s, {work:.2f} ms of processors each; "
+              f"a token takes {early} bytes beside what stays, later {late}")
     same = [a == b for a, b in zip(found["weft"][0], found["MLX"][0])]
     print(f"{sum(same)} of {len(same)} tokens are the same")
 

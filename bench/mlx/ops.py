@@ -1,6 +1,6 @@
 """Operations of mlx.core, one after the other, on weft and on MLX itself: the time of each with its evaluation, and the ratio.
 
-    python bench/mlx/ops.py --both [--only text]            # both in turn; those that are behind MLX stand last
+    python bench/mlx/ops.py --both [--only text] [--part K/N] # both in turn; those behind MLX stand last
     PYTHONPATH=build/release/python python -m weft.mlx bench/mlx/ops.py    # on weft
 
 The shortest of many evaluations counts: what is left of a measurement on a machine that has other work."""
@@ -111,13 +111,13 @@ def cases():
     yield "vmap", lambda f=mx.vmap(lambda u, v: (u * v).sum() + u): f(x, y)
 
 
-def measure(only, seconds=0.15):
+def measure(only, part="0/1", seconds=0.15):
     """{name: the shortest time of an evaluation, in µs}"""
     import mlx.core as mx
 
-    found = {}
-    for name, case in cases():
-        if only not in name:
+    found, (k, n) = {}, map(int, part.split("/"))
+    for number, (name, case) in enumerate(cases()):
+        if only not in name or number % n != k:
             continue
         try:
             mx.eval(case())
@@ -132,12 +132,12 @@ def measure(only, seconds=0.15):
     return found
 
 
-def both(only, rounds):
+def both(only, part, rounds):
     """Both in turn, and the shortest of all rounds."""
     best = {"weft": {}, "MLX": {}}
     for _ in range(rounds):
         for who, prefix in (("weft", ["-m", "weft.mlx"]), ("MLX", [])):
-            done = subprocess.run([sys.executable, *prefix, __file__, "--json", "--only", only], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, *prefix, __file__, "--json", "--only", only, "--part", part], capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)
             sys.stderr.write(done.stderr)
@@ -157,11 +157,12 @@ def main():
     parser.add_argument("--both", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th operation, from the K-th on")
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.both:
-        return both(arguments.only, arguments.rounds)
-    found = measure(arguments.only)
+        return both(arguments.only, arguments.part, arguments.rounds)
+    found = measure(arguments.only, arguments.part)
     print(json.dumps(found) if arguments.json else "\n".join(f"{name:36}{us:10.1f}" for name, us in found.items()))
 
 

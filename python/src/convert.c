@@ -213,7 +213,7 @@ static weft_array *from_buffer(PyObject *o, const weft_dtype *as, int may_share)
   if (PyObject_GetBuffer(o, b, PyBUF_FULL_RO)) return PyMem_Free(b), NULL;
   if (as) dtype = *as;
   else if (!dtype_of_format(b->format, b->itemsize, &dtype)) {
-    PyErr_Format(error_of_argument(PyExc_TypeError), "array: weft has no elements of the format '%s'", b->format);
+    PyErr_Format(PyExc_TypeError, "array: weft has no elements of the format '%s'", b->format);
     goto end;
   }
   for (int i = 0; i < b->ndim; i++)
@@ -321,7 +321,7 @@ weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) 
   if (array_check(o)) a = array_handle(o);
   else if (has_memory(o)) a = in_flavour(from_memory(o, may_share), wanted);
   else if (mlx_is_made_of(o)) return mlx_from(o, wanted);
-  else return PyErr_Format(error_of_argument(PyExc_TypeError), "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
+  else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
   return a && wanted && weft_dtype_of(a) != *wanted ? convert_cast(a, *wanted) : a;
 }
 

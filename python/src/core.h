@@ -80,7 +80,6 @@ PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(int axis);                   /* always NULL */
 PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
-PyObject *error_of_argument(PyObject *otherwise);    /* the class of a wrong argument: in MLX's flavour ArgumentError */
 int error_add_types(PyObject *module);
 
 /* dtype.c */

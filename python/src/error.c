@@ -3,7 +3,7 @@
 #include "names.h"
 #include <string.h>
 
-static PyObject *no_value, *no_axis, *no_argument; /* weft.NoValueError, weft.AxisError, weft.ArgumentError */
+static PyObject *no_value, *no_axis; /* weft.NoValueError, weft.AxisError */
 
 /* As NumPy's: programs for older and for newer MLX catch the one and the other. */
 static int add_axis_error(PyObject *module) {
@@ -14,20 +14,8 @@ static int add_axis_error(PyObject *module) {
   return no_axis ? PyObject_SetAttrString(module, "AxisError", no_axis) : -1;
 }
 
-/* What MLX refuses by its signatures, which take no lists, is a TypeError there; what it looks into, a ValueError. Here more is taken and
- * looked into, so what is wrong then is both. */
-static int add_argument_error(PyObject *module) {
-  PyObject *bases = PyTuple_Pack(2, PyExc_ValueError, PyExc_TypeError);
-  no_argument = bases ? PyErr_NewExceptionWithDoc("weft.ArgumentError", "An argument that weft.mlx cannot make what it needs of: a "
-                                                  "ValueError and a TypeError.", bases, NULL) : NULL;
-  Py_XDECREF(bases);
-  return no_argument ? PyObject_SetAttrString(module, "ArgumentError", no_argument) : -1;
-}
-
-PyObject *error_of_argument(PyObject *otherwise) { return flavour() == &mlx_array_type ? no_argument : otherwise; }
-
 int error_add_types(PyObject *module) {
-  if (add_axis_error(module) || add_argument_error(module)) return -1;
+  if (add_axis_error(module)) return -1;
   no_value = PyErr_NewExceptionWithDoc("weft.NoValueError", "The value, or the size, of something that has none yet: "
                                        "an argument of a function that is being traced.", PyExc_ValueError, NULL);
   return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
@@ -41,7 +29,7 @@ PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of a
 
 static PyObject *type_of(weft_status s) {
   switch (s) {
-    case WEFT_ERR_DTYPE: return error_of_argument(PyExc_TypeError);
+    case WEFT_ERR_DTYPE: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_TypeError;
     case WEFT_ERR_INDEX: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_IndexError;
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;

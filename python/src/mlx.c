@@ -98,6 +98,14 @@ static weft_array *matmul(weft_array *, weft_array *);
 /* A product with a number or a list is a mistake of types: other operators take numbers. */
 static int is_no_factor(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || !is_operand(o); }
 
+/* MLX's arrays have no & | ^ << >> of something before them: that such a call fails is a matter of types there. What else
+ * cannot be made an operand is a wrong value. */
+static void as_mlx_calls_it(binary op, PyObject *x, PyObject *y) {
+  int is_bitwise = op == weft_and || op == weft_or || op == weft_xor || op == mlx_shl || op == mlx_shr;
+  if (op == matmul ? !(array_check(x) && array_check(y)) : is_bitwise && !array_check(x)) mlx_as(PyExc_ValueError, PyExc_TypeError);
+  else if (x != Py_None && y != Py_None && op != matmul) mlx_as_value_error(PyExc_TypeError);
+}
+
 static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   weft_array *a[2];
   struct brought b;
@@ -105,13 +113,13 @@ static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *result = NULL;
   if (op == matmul && (is_no_factor(x) || is_no_factor(y))) refuse(PyExc_TypeError, x, y);
-  else if (!is_operand(x) || !is_operand(y)) refuse(error_of_argument(PyExc_ValueError), x, y);
+  else if (!is_operand(x) || !is_operand(y)) refuse(PyExc_ValueError, x, y);
   else {
     weft_scope *s = op_begin();
     int (*take)(int, PyObject *const *, weft_array **) = op == matmul ? convert_arrays : mlx_operands;
     result = op_end(s, take(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
-    if (!result && op == matmul && !(array_check(x) && array_check(y))) mlx_as(PyExc_ValueError, PyExc_TypeError);
   }
+  if (!result) as_mlx_calls_it(op, x, y);
   flavour_set(before);
   return result;
 }

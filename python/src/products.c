@@ -58,7 +58,8 @@ static int pairs_of(PyObject *o, int rank, int *n, int i[], int j[]) {
   PyObject *both = PySequence_Fast(o, "tensordot: axes are a number or two sequences");
   if (!both) return -1;
   int failed = PySequence_Fast_GET_SIZE(both) != 2;
-  if (failed) PyErr_SetString(PyExc_ValueError, "tensordot: axes are a number or two sequences");
+  PyObject *kind = flavour() == &mlx_array_type ? PyExc_TypeError : PyExc_ValueError;
+  if (failed) PyErr_SetString(kind, "tensordot: axes are a number or two sequences");
   else failed = axes_of(PySequence_Fast_GET_ITEM(both, 0), n, i) || axes_of(PySequence_Fast_GET_ITEM(both, 1), &m, j);
   Py_DECREF(both);
   if (!failed && *n != m) failed = (PyErr_Format(PyExc_ValueError, "tensordot: %d axes of a, %d of b", *n, m), 1);
@@ -157,7 +158,7 @@ static int for_each_axis_of(const char *fn, PyObject *o, const char *what, int n
   if (convert_shape(o, &count, value)) return -1;
   if (convert_is_index(o))
     for (count = 1; count < n; count++) value[count] = value[0];
-  else if (count != n) return PyErr_Format(error_of_argument(PyExc_ValueError), "%s: %s is one number, or one for each of %d axes", fn, what, n), -1;
+  else if (count != n) return PyErr_Format(PyExc_ValueError, "%s: %s is one number, or one for each of %d axes", fn, what, n), -1;
   return 0;
 }
 static int for_each_axis(PyObject *o, const char *what, int n, int64_t value[]) {
@@ -171,7 +172,7 @@ static int paddings(PyObject *o, int n, int64_t before[], int64_t after[]) {
   PyObject *each = convert_is_index(o) ? NULL : PySequence_Fast(o, "padding is one number, or for each axis one or a pair");
   if (!each && PyErr_Occurred()) return -1;
   if (each && PySequence_Fast_GET_SIZE(each) != n)
-    failed = (PyErr_Format(error_of_argument(PyExc_ValueError), "padding is one number, or for each of %d axes one or a pair", n), 1);
+    failed = (PyErr_Format(PyExc_ValueError, "padding is one number, or for each of %d axes one or a pair", n), 1);
   for (int k = 0; k < n && !failed; k++) {
     failed = convert_shape(each ? PySequence_Fast_GET_ITEM(each, k) : o, &count, pair);
     if (!failed && (count < 1 || count > 2))

@@ -17,7 +17,7 @@ from . import _core, linalg, random, special
 from ._core import (        # a line, or more, for each first letter
     abs, add, addmm, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax,
     argmin, argpartition, argsort, argtopk, array, array_equal, as_strided, asarray, assert_, astype, attention,
-    ArgumentError, AxisError,
+    AxisError,
     beta, betainc, betaincinv, betaln, bfloat16, bincount, bitwise_and, bitwise_count, bitwise_invert, bitwise_or,
     bitwise_xor, block_masked_mm, bool_, broadcast_to,
     ceil, choose, clip, complex, complex128, complex64, concatenate, conj, conv, convolve, correlate, cos, cosh, cummax,

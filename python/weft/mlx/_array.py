@@ -693,8 +693,16 @@ def _example(rank, name):
             f"    {(1,) + (2,) * rank + (4,)}\n")
 
 
+def _check_each(what, rank, **given):
+    """One integer, or one for each axis: others are no arguments of the function, as there."""
+    for name, x in given.items():
+        if not _is_one(x) and (not hasattr(x, "__len__") or len(x) != rank):
+            raise TypeError(f"{what}: {name} is an integer, or one for each of {rank} axes, not {x!r}")
+
+
 def _conv(rank):
     def function(input, weight, /, stride=1, padding=0, dilation=1, groups=1, *, stream=None):
+        _check_each(f"conv{rank}d", rank, stride=stride, padding=padding, dilation=dilation)
         return conv_general(input, weight, stride, padding, dilation, 1, groups)
 
     function.__name__ = function.__qualname__ = f"conv{rank}d"
@@ -707,6 +715,7 @@ def _conv_transpose(rank):
         _expect(f"conv_transpose{rank}d", input, weight)
         if input.ndim != rank + 2 or weight.ndim != rank + 2:
             raise ValueError(f"conv_transpose{rank}d: an input and weights of {rank + 2} axes, not {input.ndim} and {weight.ndim}")
+        _check_each(f"conv_transpose{rank}d", rank, stride=stride, padding=padding, dilation=dilation, output_padding=output_padding)
         stride, padding, dilation, more = (_pair(x, rank) for x in (stride, padding, dilation, output_padding))
         full = [d * (k - 1) - p for d, k, p in zip(dilation, weight.shape[1:-1], padding)]
         around = [full, [p + extra for p, extra in zip(full, more)]]
@@ -751,7 +760,7 @@ class _Updates(_at.Updates):
         try:
             return super()._put(value, how)
         except (IndexError, TypeError) as error:  # as of x[index] = value
-            raise (_core.ArgumentError if isinstance(error, TypeError) else ValueError)(str(error)) from error
+            raise (TypeError if value is None else ValueError)(str(error)) from error
 
     def divide(self, value):  # by what the array can hold, as there
         whole = self._x.dtype.name in _at._WHOLE and not isinstance(value, (int, bool))

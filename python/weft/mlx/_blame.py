@@ -61,7 +61,7 @@ for _kind, _is, _names in (
     ("a bool", lambda x: isinstance(x, bool),
      "keepdims reverse inclusive equal_nan precise transpose sorted_indices traditional upper endpoint allow_col_major flip "
      "center onesided return_index return_inverse return_counts compute_uv sparse"),
-    ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base scale"),
+    ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base scale loc"),
     ("a string", lambda x: isinstance(x, str), "norm mode side pad_mode indexing subscripts UPLO"),
     ("a dtype", _is_dtype, "dtype"),
     ("an int or several", _one_or_more, "axis padding stride dilation output_padding kernel_dilation input_dilation reps"),
@@ -72,9 +72,9 @@ for _kind, _is, _names in (
 _EITHER = {  # parameters that are of another kind in these functions
     "k": {"scaled_dot_product_attention", "gated_delta_update"},
     "beta": {"gated_delta_update"},
-    "indices": {"take"},
     "x": {"permutation"},
-    "scale": {"normal", "laplace"},
+    "scale": {"normal"},
+    "loc": {"normal"},
     "offset": {"rope"},
     "mode": {"pad"},
     "shape": {"zeros", "ones", "full", "empty", "reshape", "broadcast_to"},
@@ -96,6 +96,8 @@ def wrong_type(function, names, args):
     """A text that names the first argument of a wrong type; None: all are well."""
     for name, arg in zip(names, args):
         kind, is_right = _KINDS.get(name, (None, None))
+        if name == "indices" and function == "take":
+            kind, is_right = "an int or an array", lambda x: _is_int(x) or _is_array(x)
         if kind == "an array" and function in _LIKE or function in _EITHER.get(name, ()):
             continue
         if name == "axis" and function in _ONE_AXIS:

@@ -78,8 +78,10 @@ def can_cast(from_, to):
     True
     """
     dtype = from_ if isinstance(from_, Dtype) else getattr(from_, "dtype", None)
-    if not isinstance(dtype, Dtype) or not isinstance(to, Dtype):
-        raise TypeError(f"can_cast: an array or a dtype, and a dtype, not {from_!r} and {to!r}")
+    if not isinstance(to, Dtype):
+        raise TypeError(f"can_cast: to is a dtype, not {to!r}")
+    if not isinstance(dtype, Dtype):
+        raise ValueError(f"can_cast: from_ is an array or a dtype, not {from_!r}")
     return _mlx.result_type(dtype, to) == to
 
 

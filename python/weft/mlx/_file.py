@@ -28,7 +28,7 @@ def _named(file, suffix):
     return path if path.endswith(suffix) else path + suffix
 
 
-class FileError(OSError, RuntimeError):
+class _FileError(OSError, RuntimeError):
     """A file that cannot be read or written: an OSError, and MLX's RuntimeError."""
 
 
@@ -38,7 +38,7 @@ def _failing():
     try:
         yield
     except OSError as why:
-        raise FileError(str(why)) from why
+        raise _FileError(str(why)) from why
 
 
 def _to(file, suffix, write):
