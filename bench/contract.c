@@ -1,7 +1,7 @@
 /* contract.c -- products of matrices: how much of the processor's fma they use, or of its memory where there is little to
  * compute.
  *
- *   contract [seconds a row [which]]        which: only the rows with this in their names; epilogue: what comes after
+ *   contract [seconds a row [which]]        which: rows with this in their names; products: the first table; epilogue
  *
  * Each product takes turns with a loop that does nothing but fma, on one thread and on all. GFLOP/s count two operations a
  * product; the fraction is of what that loop reached in f32 on as many threads; of both the best round counts. bf16 and
@@ -240,9 +240,11 @@ int main(int argc, char **argv) {
     { "512^3", WEFT_I32, 512, 512, 512, plain },
   };
   if (argc > 1) seconds = atof(argv[1]);
-  const char *which = argc > 2 ? argv[2] : "";
+  bool is_first_only = argc > 2 && !strcmp(argv[2], "products");
+  const char *which = argc > 2 && !is_first_only ? argv[2] : "";
   printf("products of matrices, one thread and %d; us, GFLOP/s, fraction of the fma of f32, GB/s of operands and result\n", pool_threads());
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) if (strstr(products[i].name, which)) row(&products[i]);
+  if (is_first_only) return 0;
   printf("what comes after a product (bias, this, and another matrix added): percent beyond the bare one, the median of turns (the best of each)\n");
   static const int64_t sizes[] = { 256, 1024 };
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) if (strstr("epilogue", which)) epilogue_row(sizes[i]);
