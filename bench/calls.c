@@ -3,7 +3,7 @@
  *
  *   calls [rounds [operations of the very long chain]]
  *   calls WORK rounds    one work alone, rounds of 100 each, nothing printed: bench/instructions counts them.
- *                        WORK: call, graph, chain, grad, first, sum, softmax, norm, normgrad, scan, logp, mlp, block
+ *                        WORK: call, eval, graph, chain, grad, first, sum, softmax, norm, normgrad, scan, logp, mlp, block
  *
  * Times are processor time of one thread, the best of many short rounds, so that whatever else the machine does is left
  * out. */
@@ -460,6 +460,7 @@ static bool alone(const char *work, int times) {
   for (int i = 0; i < N_SAMPLES; i++) if (!strcmp(samples[i].key, work)) p = &samples[i];
   for (int i = 0; i < times && is_known; i++) {
     if (!strcmp(work, "call")) tiny_call(f, x, 1);
+    else if (!strcmp(work, "eval")) tiny_call(f, x, 0);
     else if (!strcmp(work, "graph")) tiny_graph(x);
     else if (!strcmp(work, "chain")) for (int k = 0; k < CALLS; k++) chain_cost(WIDTH, 0x5a5a5a5a);
     else if (!strcmp(work, "grad")) for (int k = 0; k < CALLS; k++) chain_grad();
