@@ -72,12 +72,13 @@ static bool buffers(struct attend_draft *x, struct work *w, const struct node *n
     ok = buffer(x, w, n->in[3], false, "dy", T, e, &a->dy) && buffer(x, w, n->in[4], false, "lse", T, -1, &a->lse) &&
          buffer(x, w, n->in[5], false, "delta", T, -1, &a->delta);
   if (ok && x->attr->has_mask) ok = buffer(x, w, n->in[more], false, "mask", T, S, &a->mask);
-  switch (ok ? (int)a->part : -1) {
+  if (!ok) return false;
+  switch (a->part) {
     case KIR_ATTEND: return out_buffer(x, w, n, 0, "y", T, e, &a->y) && out_buffer(x, w, n, 1, "lse", T, -1, &a->lse);
     case KIR_ATTEND_QUERY: return out_buffer(x, w, n, 0, "dq", T, d, &a->dq);
     case KIR_ATTEND_KEY: return out_buffer(x, w, n, 0, "dk", S, d, &a->dk) && out_buffer(x, w, n, 1, "dv", S, e, &a->dv);
-    default: return false;
   }
+  return false;
 }
 
 /* ---- the text ---- */
