@@ -395,3 +395,17 @@ def test_to_device_places_and_gradients_come_back():
     assert weft.grad(lambda x: weft.sum(weft.to_device(x, 0) ** 2))(x).tolist() == [2, 4, 6]
     with pytest.raises(RuntimeError, match="no device 99"):
         weft.eval(weft.to_device(x, 99))
+
+
+def test_derivatives_by_one_argument_do_not_ask_how_what_a_function_captured_was_made():
+    data, x = weft.array([2.0, 3.0]), weft.array([1.0, 2.0])
+    scale = weft.exp(weft.array([0.5, 1.0]))
+    weft.eval(scale)  # it forgets what it was made of, and is younger than the data
+    f = weft.compile(lambda a, b: a * a * b * scale)
+    want = 2 * np.asarray(x) * np.asarray(data) * np.asarray(scale)
+    np.testing.assert_allclose(weft.grad(lambda a: f(a, data).sum())(x), want, rtol=1e-6)
+    np.testing.assert_allclose(weft.jvp(lambda a: f(a, data), [x], [weft.ones(2)])[1][0], want, rtol=1e-6)
+    second = weft.grad(lambda a: weft.grad(lambda q: f(q, data).sum())(a).sum())(x)
+    np.testing.assert_allclose(second, 2 * np.asarray(data) * np.asarray(scale), rtol=1e-6)
+    rows = weft.vmap(weft.grad(lambda a: f(a * weft.ones(2), data).sum()))(x)
+    np.testing.assert_allclose(rows, 2 * np.asarray(x) * (np.asarray(data) * np.asarray(scale)).sum(), rtol=1e-6)

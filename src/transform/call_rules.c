@@ -45,28 +45,39 @@ static void handles_of(int n, struct node *const node[], weft_array *out[]) {
   for (int k = 0; k < n; k++) out[k] = node[k] ? handle_of(node[k]) : NULL;
 }
 
+/* Moves the nodes of n that count to the front, and returns how many they are. The others may be older than what the function has
+ * captured: among x they would be asked how that was made. */
+static int gather(int n, const bool counts[], struct node *const node[], struct node *few[]) {
+  int m = 0;
+  for (int k = 0; k < n; k++) if (counts[k]) few[m++] = node[k];
+  return m;
+}
+
 static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  (void)is_wanted;
   struct failure *why = NULL;
-  int n_in = function_of(r->node)->n_in, n_out = count(r->node);
-  struct node **list = expanded(r, n_in, n_out, &why), **seeds = nodes_of(n_out, dy), **d = node_list_new(n_in);
-  bool ok = list && seeds && d && pull(n_out, list + n_in, seeds, n_in, list, true, d, NULL, &why);
-  if (ok) handles_of(n_in, d, dx);
-  else all_bad(n_in, dx, why ? why : no_memory());
+  int n_in = function_of(r->node)->n_in, n_out = count(r->node), n = 0;
+  struct node **list = expanded(r, n_in, n_out, &why), **seeds = nodes_of(n_out, dy), **d = node_list_new(2 * n_in);
+  bool ok = list && seeds && d;
+  if (ok) n = gather(n_in, is_wanted, list, d + n_in);
+  ok = ok && pull(n_out, list + n_in, seeds, n, d + n_in, true, d, NULL, &why);
+  for (int k = 0, at = 0; ok && k < n_in; k++) dx[k] = is_wanted[k] && d[at++] ? handle_of(d[at - 1]) : NULL;
+  if (!ok) all_bad(n_in, dx, why ? why : no_memory());
   drop(list, n_in, n_out);
   mem_free(seeds);
-  node_list_drop(n_in, d);
+  node_list_drop(ok ? n : 0, d);
 }
 
 static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
   struct failure *why = NULL;
-  int n_in = function_of(r->node)->n_in, n_out = count(r->node);
-  struct node **list = expanded(r, n_in, n_out, &why), **tangents = nodes_of(n_in, dx), **d = node_list_new(n_out);
-  bool ok = list && tangents && d && push(n_in, list, tangents, n_out, list + n_in, d, &why);
+  int n_in = function_of(r->node)->n_in, n_out = count(r->node), n = 0;
+  struct node **list = expanded(r, n_in, n_out, &why), **few = node_list_new(2 * n_in), **d = node_list_new(n_out);
+  bool ok = list && few && d;
+  for (int k = 0; ok && k < n_in; k++) if (dx[k]) few[n] = list[k], few[n_in + n++] = dx[k]->node;
+  ok = ok && push(n, few, few + n_in, n_out, list + n_in, d, &why);
   if (ok) handles_of(n_out, d, dy);
   else all_bad(n_out, dy, why ? why : no_memory());
   drop(list, n_in, n_out);
-  mem_free(tangents);
+  mem_free(few);
   node_list_drop(n_out, d);
 }
 
