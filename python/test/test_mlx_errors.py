@@ -50,6 +50,7 @@ RAISED = {
         "mx.vmap(lambda a: a, in_axes=7)(x)", "mx.vmap(lambda a: a, out_axes=7)(x)", "mx.vmap(lambda a: a)(mx.array(1.0))",
     ],
     "ValueError": [
+        "mx.linalg.lu_factor(mx.ones((2, 3), mx.float16), stream=mx.cpu)", "mx.vmap(lambda a: a, (None,))(x)",
         "mx.can_cast(3, mx.int8)", "mx.random.normal((2,), loc=mx.ones(3))",
         "mx.array([1.0]) & mx.array([1.0])", "mx.array([1.0]).__iand__(mx.array([1.0]))",
         "mx.array([1.0]) << mx.array([1.0])", "mx.array([1.0]) | mx.array([1.0])", "mx.array([1.0]) ^ mx.array([1.0])",
@@ -83,7 +84,7 @@ RAISED = {
         "mx.kron(x, None)", "mx.outer(x, None)", "[1, 2] & i", "1.5 & i", "1.5 << i", "x.at[0].add(None)", "mx.exp(None)",
         "mx.array(None)", "mx.conv2d(mx.ones((1, 4, 4, 1)), mx.ones((1, 2, 2, 1)), (1, 1, 1))",
         "mx.conv1d(mx.ones((1, 4, 1)), mx.ones((1, 2, 1)), 1, (1, 2, 3))", "mx.take(x, [0.5])",
-        "mx.arange(0, mx.array([1, 2]))", "mx.arange(np.ones(3))", "(1, 2) << i", "range(3) & i", "i @ [1]", "mx.can_cast(x, 3)", "mx.tensordot(x, x, [1, 2, 3])", "mx.random.laplace((2,), loc=mx.ones(3))",
+        "mx.arange(0, mx.array([1, 2]))", "mx.arange(np.ones(3))", "(1, 2) << i", "range(3) & i", "i @ [1]", "mx.vmap(lambda a: a, None)", "mx.broadcast_to(x, 7)", "mx.vjp(lambda: x, [i], [x])", "mx.can_cast(x, 3)", "mx.tensordot(x, x, [1, 2, 3])", "mx.random.laplace((2,), loc=mx.ones(3))",
         "mx.fast.rope(mx.ones((1, 1, 1, 4)), 4, traditional=True, base=1.0, scale=mx.ones(3), offset=0)",
         "mx.compile(5)", "mx.zeros(2, 'a')", "iter(mx.array(1))", "len(mx.array(1))", "[1][x]",
         "mx.softmax(x, axis='a')", "mx.random.key('a')", "mx.round(x, 'a')", "mx.sum(x, axes=1)",
@@ -111,6 +112,18 @@ def test_a_file_that_fails_is_an_error_of_the_system_and_of_mlx(tmp_path):
         pass
     with pytest.raises(RuntimeError, match="closed"):
         mx.save(file, x)
+
+
+@pytest.mark.parametrize("raised", [TypeError, ValueError, IndexError, KeyError])
+def test_what_a_function_of_integers_raises_is_its_own(raised):
+    def fails(a):
+        raise raised("mine")
+
+    i = mx.array([1, 2])
+    for call in (lambda: mx.vjp(fails, [i], [i]), lambda: mx.jvp(fails, [i], [i]), lambda: mx.grad(fails)(i), lambda: mx.value_and_grad(fails)(i)):
+        with pytest.raises(raised, match="mine") as seen:
+            call()
+        assert seen.type is raised
 
 
 def test_random_functions_are_called_by_the_names_they_were_called_by():

@@ -240,6 +240,7 @@ def _as_floats(what, fun, primals):
         try:
             return fun(*args)
         except (ValueError, TypeError, IndexError) as why:
+            fun(*primals)  # what fails of the integers too is the function's own affair
             raise ValueError(f"{what}: by an integer that is no number here; use stop_gradient on indices ({why})") from why
 
     return called, floats
@@ -327,6 +328,8 @@ def vmap(fun, in_axes=0, out_axes=0):
     [3, 7]
     """
     _expect_function("vmap", fun)
+    if in_axes is None:
+        raise TypeError("vmap: in_axes is an axis, or a tree of axes and None, not None alone")
     _check_axes(in_axes)
     _check_axes(out_axes)
 

@@ -198,7 +198,7 @@ def lu(a, *, stream=None):
 
 def _matrices(what, a):
     _expect(what, a)
-    if a.ndim < 2 or not a.dtype.name.startswith("float"):
+    if a.ndim < 2 or a.dtype.name not in ("float32", "float64"):
         raise ValueError(f"{what}: of {a.dtype.name} {a.shape}, not of matrices of floats")
     return _core.array(a)
 
