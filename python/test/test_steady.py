@@ -4,6 +4,7 @@ import time
 import numpy as np
 import pytest
 import weft
+import weft.mlx.core as mx
 
 N = 20000  # 80 kB: more than what is stored at once for its owner
 
@@ -94,3 +95,109 @@ def test_a_result_that_is_never_asked_for_does_not_keep_the_steps_before(look):
         total += want.sum()
         want = np.sin(want) * np.float32(0.9) + np.float32(0.1)
     np.testing.assert_allclose(b, total, rtol=1e-4)
+
+
+def nested():
+    inner = weft.compile(lambda a: (weft.sin(a) * 0.9 + 0.1, (a * a).sum()))
+    return weft.compile(lambda a: inner(inner(a)[0]))
+
+
+def descent():
+    def step(a):
+        loss, slope = weft.value_and_grad(lambda a: (weft.sin(a) * a).sum())(a)
+        return a - 0.1 * slope, loss
+    return weft.compile(step)
+
+
+def stopped(a):
+    n = weft.scan(lambda c, _: (c * 0.5, None), a, length=3)[0]
+    return n, weft.while_loop(lambda c: c > 1, lambda c: c * 0.5, a.sum())
+
+
+STEPS_WITH_A_LOSS = {
+    "compiled": lambda: weft.compile(lambda a: (weft.sin(a) * 0.9 + 0.1, (a * a).sum())),
+    "a list": lambda: weft.compile(lambda a: [weft.sin(a) * 0.9 + 0.1, (a * a).sum()]),
+    "a tree": lambda: (lambda f: lambda a: (lambda d: (d["next"], d["loss"]))(f(a)))(
+        weft.compile(lambda a: {"next": weft.sin(a) * 0.9 + 0.1, "loss": (a * a).sum(), "aside": weft.cos(a)})),
+    "nested": nested,
+    "loops": lambda: weft.compile(stopped),
+    "value and gradient": descent,
+    "open sizes": lambda: weft.compile(lambda a: (weft.sin(a) * 0.9 + 0.1, (a * a).sum()), shapes="any"),
+}
+
+
+def add_up(kept, loss):
+    kept[:] = [kept[0] + loss if kept else loss * 1]
+
+
+KEEPS = {"a list": lambda kept, loss: kept.append(loss), "of others": lambda kept, loss: kept.append(loss * 2),
+         "a sum": add_up}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("keep", KEEPS)
+@pytest.mark.parametrize("step", STEPS_WITH_A_LOSS)
+def test_a_loss_that_is_kept_and_never_asked_for_does_not_keep_the_states(step, keep, way):
+    f, look = STEPS_WITH_A_LOSS[step](), WAYS[way]
+    a, kept, bytes_held = weft.array(np.linspace(0, 1, N).astype(np.float32)), [], []
+    states = []
+    for _ in range(40):
+        states.append(np.array(a)) if way == "eval" else None
+        a, loss = f(a)
+        KEEPS[keep](kept, loss)
+        del loss
+        look(a)
+        bytes_held.append(weft.get_active_memory())
+    assert max(bytes_held[20:]) <= max(bytes_held[:20]) + 2 * 4 * N + 20 * 64  # one state is 4 N; the work of a job may be another
+    if way == "eval" and step == "compiled":
+        losses = [(s.astype(np.float64) ** 2).sum() for s in states]
+        want = {"a list": losses, "of others": [2 * x for x in losses], "a sum": [sum(losses)]}[keep]
+        np.testing.assert_allclose([float(x) for x in kept], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("asked", ["state", "one entry", "another call"])
+def test_states_of_mlx_are_evaluated_and_their_losses_kept(asked):
+    state = {"w": mx.zeros((N,)), "v": mx.ones((N,))}
+
+    def step(x):
+        loss, slope = mx.value_and_grad(lambda w: ((w - x) ** 2).mean())(state["w"])
+        state["v"] = 0.9 * state["v"] + slope
+        state["w"] = state["w"] - 0.1 * state["v"]
+        return loss
+
+    step = mx.compile(step, inputs=state, outputs=state)
+    losses, held = [], []
+    for i in range(40):
+        losses.append(step(mx.full((N,), float(i % 3))))
+        if asked == "state":
+            mx.eval(state)
+        elif asked == "one entry":
+            mx.eval(state["w"])
+        else:
+            mx.eval(state["v"].sum())
+        held.append(weft.get_active_memory())
+    assert max(held[20:]) <= max(held[:20]) + 4 * N
+    w, v = np.zeros(1), np.ones(1)
+    for i, loss in enumerate(losses):
+        x = float(i % 3)
+        np.testing.assert_allclose(float(loss), ((w - x) ** 2).mean(), rtol=1e-4)
+        v = 0.9 * v + 2 * (w - x) / N
+        w = w - 0.1 * v
+
+
+def test_a_result_that_nobody_holds_is_not_computed():
+    runs = []
+
+    def seen(x):
+        runs.append(1)
+        return (np.asarray(x),)
+
+    f = weft.compile(lambda a: (a + 1, weft.host(seen, [a], [((3,), weft.float32)])[0]))
+    a = weft.ones((3,))
+    first = f(a)[0]
+    weft.eval(first)
+    assert not runs
+    first, second = f(a)
+    weft.eval(first)
+    assert len(runs) == 1
+    assert second.tolist() == [1, 1, 1] and len(runs) == 1

@@ -345,26 +345,46 @@ void weft_disown(weft_array *a) {
   if (now == 1) end(a);
 }
 
-/* A name that outlives its scope: what has its value by now could be differentiated in the scope, and forgets how it was
- * made with it. */
-static void loosen(weft_array *a) {
-  seize(a);
-  a->scope = NULL;
-  count_loose(a->node, 1);
-  bool has_value = atomic_load_explicit(&a->node->state, memory_order_acquire) == NODE_READY;
-  struct node *n = has_value ? node_retain(a->node) : NULL;
-  free_up(a);
-  if (!n) return;
+static bool is_ready(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY; }
+
+static __attribute__((noinline)) void forget(struct node *n) {
   graph_lock();
   node_forget(n);
   graph_unlock();
   node_release(n);
 }
 
+/* A name that outlives its scope: what has its value by now could be differentiated in the scope, and forgets how it was
+ * made with it. */
+static void loosen(weft_array *a) {
+  seize(a);
+  a->scope = NULL;
+  count_loose(a->node, 1);
+  struct node *n = is_ready(a->node) ? node_retain(a->node) : NULL;
+  free_up(a);
+  if (n) forget(n);
+}
+
+/* A result of a call that others are made of, and the last name that could ask how it was made itself, goes: no scope further out
+ * has one. It would keep the call with its arguments. */
+static void let_go(const weft_array *a) {
+  struct node *n = a->node;
+  if (item_has_siblings(n) && is_ready(n) && atomic_load_explicit(&n->refs, memory_order_relaxed) > 1) forget(node_retain(n));
+}
+
+static bool has_names(const struct weft_scope *s) {
+  while (s && !s->handles) s = s->outside;
+  return s;
+}
+
+bool scope_has_names(void) { return has_names(caller()->current); }
+
 void scope_drop_handles(struct weft_scope *s) {
+  bool is_last = s->handles && !has_names(s->outside);
   for (struct weft_array *h; (h = s->handles);) {
     unlink_from(h);
     if (has_owner(h)) loosen(h);
+    else if (is_last) let_go(h);
     if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
   }
 }

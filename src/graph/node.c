@@ -85,6 +85,7 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   atomic_init(&n->is_told, is_told);
   if (places || op == &op_to) n->place = place_of(n);
   if (op->hold) op->hold(n->attr);
+  if (item_has_siblings(n)) item_join(n);
   atomic_init(&n->is_trusting, is_trusting || (may_trust(op) && trusts_itself(n)));
   return n;
 }
@@ -130,6 +131,7 @@ static void bury(struct caller *me, struct node *n) {
 }
 
 static void end(struct caller *me, struct node *n) {
+  if (item_has_siblings(n)) item_leave(n);
   for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
   for (int i = 0; i < n->rank; i++) if (!dim_is_known(n->dims[i])) dim_release(n->dims[i]);
   if (n->op->drop) n->op->drop(n->attr);
@@ -167,6 +169,7 @@ static struct node *forgetting;
 
 void node_drop_history(struct node *n) {
   if (!n->n_in) return;
+  if (item_has_siblings(n)) item_leave(n);
   n->n_forgotten = n->n_in;
   n->n_in = 0;
   n->history_dropped = true;

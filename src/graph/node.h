@@ -41,6 +41,7 @@ struct node {
   bool history_dropped;
   bool was_needed;         /* by an evaluation that did not store it: it is stored if it is needed again */
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
+  bool was_queued;         /* graph lock: before it was claimed, so that it is again if it is given up */
   _Atomic uint8_t state;
   _Atomic bool is_trusting; /* its sizes rest on others that were taken to be equal, or to fit, and nobody has looked yet */
   _Atomic bool is_told;    /* its sizes, or those of what it is made of, are numbers that a run has told, and would be others on

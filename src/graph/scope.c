@@ -32,11 +32,6 @@ static struct weft_scope *current_of(struct caller *me) {
 
 struct weft_scope *scope_current(void) { return current_of(caller()); }
 
-bool scope_is_open(void) {
-  const struct weft_scope *s = caller()->current;
-  return s && s->outside;
-}
-
 weft_scope *weft_scope_open(void) {
   struct caller *me = caller();
   struct weft_scope *outside = current_of(me), *s = outside ? open_in(me, outside) : NULL;

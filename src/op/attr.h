@@ -1,6 +1,7 @@
 /* attr.h -- attributes of nodes: what their op needs to know besides its inputs. */
 #ifndef WEFT_OP_ATTR_H
 #define WEFT_OP_ATTR_H
+#include <stdatomic.h>
 #include "graph/dim.h"
 #include "weft.h"
 
@@ -26,6 +27,8 @@ struct part_attr { int64_t part; };                          /* 0: real, 1: imag
 struct complex_attr { double re, im; };                      /* of a weak op_complex: the number itself */
 struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
 struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
-struct call_attr { struct weft_function *function; int n_out, is_trusting; }; /* is_trusting: of sizes that only a run tells */
+struct call_attr { struct weft_function *function; int n_out, is_trusting; struct items *_Atomic items; }; /* is_trusting: of sizes
+                                                                that only a run tells; items: those that live (item.c); NULL: they
+                                                                are not known */
 
 #endif

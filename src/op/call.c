@@ -7,8 +7,18 @@
 #include "graph/shape.h"
 #include "op/operand.h"
 
-static void hold(const void *attr) { function_retain(((const struct call_attr *)attr)->function); }
-static void drop(const void *attr) { function_release(((const struct call_attr *)attr)->function); }
+/* A copy of a call has its own results. */
+static void hold(const void *attr) {
+  struct call_attr *call = (struct call_attr *)(uintptr_t)attr;
+  call->items = NULL;
+  function_retain(call->function);
+}
+
+static void drop(const void *attr) {
+  const struct call_attr *call = attr;
+  if (call->items) mem_free(call->items);
+  function_release(call->function);
+}
 
 static bool trusts(const struct node *n) { return ((const struct call_attr *)n->attr)->is_trusting; }
 
@@ -34,8 +44,8 @@ static struct node *lazy_item(struct node *call, const struct node *out, const s
 }
 
 static void call_lazily(struct weft_function *f, struct node *const in[], const struct dim_table *bound, weft_array *out[]) {
-  struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in,
-                                &(struct call_attr){ f, f->n_out, trusts_are_open(&f->trusts, bound) }, sizeof(struct call_attr));
+  struct call_attr attr = { f, f->n_out, trusts_are_open(&f->trusts, bound), NULL };
+  struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in, &attr, sizeof attr);
   atomic_store_explicit(&calls_some, true, memory_order_relaxed);
   for (int k = 0; k < f->n_out; k++) out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
   node_release(call);

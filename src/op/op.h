@@ -124,6 +124,14 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 /* Result k of an op with several (item.c). NULL: out of memory. */
 struct node *item_make(struct node *many, int k);
 
+/* The results of a call that live, if it has several; a call that copies another has its own. */
+void item_join(struct node *item), item_leave(struct node *item); /* a result has been made; it ends, or forgets its call */
+static inline bool item_has_siblings(const struct node *n) { /* whether it has to */
+  return n->op == &op_item && n->n_in && n->in[0]->op == &op_call && ((const struct call_attr *)n->in[0]->attr)->n_out > 1;
+}
+/* Result k, with a reference; NULL: there is none, or is_wanted says no, while it cannot end. Graph lock held. */
+struct node *item_living(const struct node *call, int k, bool (*is_wanted)(struct node *, const void *), const void *ctx);
+
 extern const struct many loop_many, call_many, checkpoint_many, custom_many; /* transform/: they need derivatives of bodies */
 
 #endif

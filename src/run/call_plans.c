@@ -370,10 +370,47 @@ static struct failure *run_items(struct node *call, int n, struct node *item[], 
   return failure;
 }
 
+/* On a device a job does not wait for what is checked, and there is one verdict for all results of a plan. Arguments are there. */
+static bool is_left_open(struct node *call, const struct results *r) {
+  struct weft_function *f = ((const struct call_attr *)call->attr)->function;
+  struct plan_set *s = set_of(f);
+  struct call_plan *e = s ? find(s, f->n_in, call->in, r->n, r->item) : NULL;
+  if (s && !e) failure_release(plan_entry(f, call->in, r->n, r->item, &e));
+  bool is_made = e && s && !find(s, f->n_in, call->in, r->n, r->item), is_open = !e || !e->plan;
+  for (int i = 0; !is_open && i < e->plan->schedule->n_steps; i++) is_open = plan_checks(e->plan, i);
+  if (is_made && !keep(s, e)) entry_free(e);
+  return is_open;
+}
+
+/* What is wanted does not fail because something beside it does; but what was given up is not tried again. */
+static __attribute__((noinline)) struct failure *run_with_held(struct node *call, const struct results *r,
+                                                               const struct heirs *heirs) {
+  bool is_job = job_is_here() && device_for(r->item[0], eval_settings());
+  bool is_for_fewer = is_job && (!are_there(call->n_in, call->in) || is_left_open(call, r));
+  struct failure *f = is_for_fewer ? NULL : run_items(call, r->n, r->item, heirs);
+  bool is_over = f ? failure_status(f) == WEFT_ERR_CANCELLED || job_is_put_off() : !is_for_fewer;
+  if (is_over) return f;
+  failure_release(f);
+  return run_items(call, r->n_wanted, r->item, heirs);
+}
+
 /* Once an item has its value, another thread may make it forget the call: whoever found it holds it, since the lock. */
-struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
+struct failure *eval_call(struct node *call, const struct results *r, int n_heirs, struct heir heir[]) {
   int before = eval_settings()->place;
-  struct failure *f = run_items(call, n, item, heirs);
+  struct heirs all = { n_heirs, heir, call, r->forgets }, *heirs = n_heirs || r->some_forget ? &all : NULL;
+  bool has_held = r->n > r->n_wanted;
+  struct failure *f = has_held ? run_with_held(call, r, heirs) : run_items(call, r->n, r->item, heirs);
+  eval_settings()->place = before;
+  if (has_held && !f) results_forget(r);
+  return f;
+}
+
+/* The same of a call that has one result. */
+static inline struct failure *run_single(struct node *call, struct node *item[], int n_heirs, struct heir heir[]) {
+  int before = eval_settings()->place;
+  bool forgets = !n_heirs && node_is_loose(item[0]) && !eval_settings()->check;
+  struct heirs all = { n_heirs, heir, call, &forgets };
+  struct failure *f = run_items(call, 1, item, n_heirs || forgets ? &all : NULL);
   eval_settings()->place = before;
   return f;
 }
@@ -391,11 +428,24 @@ static bool is_ready_call(int n, struct node *const target[]) {
   return true;
 }
 
-/* Whether they have no history once they are computed. */
-static bool all_forget(int n, struct node *const target[]) {
-  for (int i = 0; i < n; i++)
-    if (!node_is_loose(target[i])) return false;
-  return !eval_settings()->check;
+/* Lock held. false: out of memory. */
+static bool take_results(struct results *r, const struct node *call, int n, struct node *target[], bool forgets) {
+  if (!results_begin(r, call, n)) return false;
+  for (int i = 0; i < n; i++) results_want(r, target[i], forgets && node_is_loose(target[i]));
+  results_add_held(r, call, scope_has_names());
+  return true;
+}
+
+static __attribute__((noinline)) struct failure *run_several(struct node *call, int n, struct node *target[], int n_heirs,
+                                                             struct heir heir[]) {
+  struct results r;
+  graph_lock();
+  bool ok = take_results(&r, call, n, target, !n_heirs && !eval_settings()->check);
+  graph_unlock();
+  if (!ok) return no_memory();
+  struct failure *f = eval_call(call, &r, n_heirs, heir);
+  results_end(&r);
+  return f;
 }
 
 struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]) {
@@ -403,8 +453,9 @@ struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struc
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();
-  struct heirs heirs = { n_heirs, heir, call, !n_heirs && call && all_forget(n, target) };
-  struct failure *f = call ? eval_call(call, n, target, n_heirs || heirs.forgets ? &heirs : NULL) : NULL;
+  if (!call) return NULL;
+  bool is_single = n == 1 && ((const struct call_attr *)call->attr)->n_out == 1;
+  struct failure *f = is_single ? run_single(call, target, n_heirs, heir) : run_several(call, n, target, n_heirs, heir);
   node_release(call);
   return f;
 }
@@ -425,19 +476,22 @@ static bool only_enqueues(const struct call_plan *e, struct node *const in[]) {
 bool eval_enqueue_call(int n, struct node *target[]) {
   struct eval_settings *s = eval_settings();
   if (!n || !device_for(target[0], s) || s->check || job_is_here()) return false;
+  struct results r;
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
+  bool ok = call && take_results(&r, call, n, target, false);
   graph_unlock();
-  if (!call) return false;
+  if (!ok) return node_release(call), false;
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct plan_set *plans = atomic_load(&f->plans);
   int place = s->place;
   s->place = target[0]->place;
-  bool is_short = plans && only_enqueues(find(plans, f->n_in, call->in, n, target), call->in);
+  bool is_short = plans && only_enqueues(find(plans, f->n_in, call->in, r.n, r.item), call->in);
   s->place = place;
-  struct failure *why = is_short ? eval_call(call, n, target, NULL) : NULL;
+  struct failure *why = is_short ? eval_call(call, &r, 0, NULL) : NULL;
   bool is_done = is_short && !why;
   failure_release(why); /* a job will find it again, and tell */
+  results_end(&r);
   node_release(call);
   return is_done;
 }

@@ -76,7 +76,11 @@ static void leave(struct eval *e) {
 /* Claims the targets for this evaluation, all or none; lock held. */
 bool eval_claim(struct eval *e) {
   for (int i = 0; i < e->n; i++) if (!node_is_free(e->target[i])) return false;
-  for (int i = 0; i < e->n; i++) node_set_state(e->target[i], NODE_RUNNING);
+  for (int i = 0; i < e->n; i++) {
+    struct node *n = e->target[i];
+    if (node_state_of(n) != NODE_RUNNING) n->was_queued = node_state_of(n) == NODE_QUEUED; /* not the same node twice */
+    node_set_state(n, NODE_RUNNING);
+  }
   e->thread = eval_settings();
   e->older = under_way;
   e->link = &under_way;
@@ -152,11 +156,16 @@ void eval_end_donation(struct eval *e, bool is_done) {
   e->hides = NULL;
 }
 
+/* What a job is to compute it still is, if what it did on the way was given up. */
+static enum node_state state_before(const struct node *n) { return n->was_queued ? NODE_QUEUED : NODE_LAZY; }
+
 /* The targets are as before they were claimed: a job has still to compute its own. Lock held. */
 void eval_unclaim(struct eval *e) {
-  for (int i = 0; i < e->n; i++)
-    if (node_state_of(e->target[i]) == NODE_RUNNING)
-      node_set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+  for (int i = 0; i < e->n; i++) {
+    struct node *n = e->target[i];
+    bool is_asked = e->in_background && i < e->n_asked;
+    if (node_state_of(n) == NODE_RUNNING) node_set_state(n, is_asked ? NODE_QUEUED : state_before(n));
+  }
   leave(e);
   eval_end_donation(e, false);
 }
@@ -214,7 +223,7 @@ void eval_give_up(struct eval *e, struct failure *f) {
     struct node *n = e->target[i];
     if (node_state_of(n) != (e->link ? NODE_RUNNING : NODE_QUEUED)) continue;
     if (fails && i < e->n_asked) n->failure = failure_retain(f);
-    node_set_state(n, fails && i < e->n_asked ? NODE_FAILED : NODE_LAZY);
+    node_set_state(n, fails && i < e->n_asked ? NODE_FAILED : e->in_background ? NODE_LAZY : state_before(n));
   }
   eval_end_donation(e, false);
   leave(e);
@@ -337,7 +346,7 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int 
                     .is_constant = is_constant, .plan = plan, .settings = *eval_settings(), .only_targets = true };
   if (!forgets) return eval_no_memory();
   if (heirs) e.n_heirs = heirs->n, e.heir = heirs->heir, e.call = heirs->call;
-  for (int i = 0; heirs && i < n; i++) forgets[i] = heirs->forgets;
+  for (int i = 0; heirs && i < n; i++) forgets[i] = heirs->forgets[i];
   for (int i = 0; heirs && i < n_leaves; i++) node_retain(leaf[i]);
   graph_lock();
   bool is_ours = eval_claim(&e);

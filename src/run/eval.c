@@ -11,7 +11,7 @@ static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_ta
 bool eval_begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   const struct eval_settings *s = eval_settings();
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *s, .in_background = o->in_background,
-                      .only_targets = o->only_targets, .is_asked = is_asked(o), .has_scope = scope_is_open(),
+                      .only_targets = o->only_targets, .is_asked = is_asked(o), .has_names = scope_has_names(),
                       .n_heirs = o->n_heirs, .heir = o->heir };
   if (n) e->settings.device = device_for(target[0], s);
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
@@ -59,29 +59,20 @@ static int items_of(const struct node_list *l, const struct node *many, struct n
   return n;
 }
 
-/* Whether all of them were asked for and will have no history: whatever they are made of goes, if nobody else holds it. */
-static bool all_forget(const struct eval *e, int n, struct node *const item[]) {
-  for (int i = 0, at = 0; i < n; i++) {
-    int tries = 0;
-    while (tries < e->n && e->target[at] != item[i]) at = (at + 1) % e->n, tries++;
-    if (tries == e->n || !eval_may_forget(e, at)) return false;
-  }
-  return n > 0;
+/* Whether it was asked for and will have no history: whatever it is made of goes, if nobody else holds it. `at`: where to look
+ * first, as results are asked for in a row. */
+static bool item_forgets(const struct eval *e, const struct node *item, int *at) {
+  for (int tries = 0; tries < e->n; tries++, *at = (*at + 1) % e->n)
+    if (e->target[*at] == item) return eval_may_forget(e, *at);
+  return false;
 }
 
-/* Arguments of a call that only the call holds, and that were computed for it, forget how they were made where all that was asked
- * for does: a result beside, which somebody holds and never asks for, would keep the calls of all steps before. */
-static void forget_arguments(const struct eval *e, struct node *call) {
-  if (!e->is_asked || e->has_scope || e->settings.check) return;
-  graph_lock();
-  bool all = true;
-  for (int i = 0; i < e->n; i++) all &= e->forgets[i];
-  for (int k = 0; all && k < call->n_in; k++) {
-    struct node *n = call->in[k];
-    bool is_alone = atomic_load_explicit(&n->refs, memory_order_relaxed) == 1;
-    if (is_alone && n->n_in && node_state_of(n) == NODE_READY) node_forget(n);
-  }
-  graph_unlock();
+/* The results of a call that the list wants, and those that are held beside. The caller has references to the former. */
+static bool take_results(struct results *r, const struct eval *e, const struct node *call, int n, struct node *const item[]) {
+  if (!results_begin(r, call, n)) return false;
+  for (int i = 0, at = 0; i < n; i++) results_want(r, item[i], item_forgets(e, item[i], &at));
+  results_add_held(r, call, e->has_names);
+  return true;
 }
 
 /* Whether jobs lay idle, and have been made to go on; lock held, but not meanwhile. */
@@ -127,20 +118,20 @@ static struct failure *approach(struct eval *e) {
     struct node **item = NULL;
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;
+    struct results r;
     dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
     which = in_the_way >= CALLS ? node_retain(which) : NULL; /* others may drop what leads to it, from the unlock on */
+    bool has_room = n_items >= 0 && (in_the_way != CALLS || take_results(&r, e, which, n_items, item));
     struct node *held = in_the_way == UNSIZED ? node_retain(which->in[0]) : NULL;
     node_list_free(&l);
     graph_unlock();
-    if (n_items < 0) return node_release(held), node_release(which), eval_no_memory();
-    if (in_the_way == MOVES) f = eval_move(which);
-    struct heirs none = { .call = which, .forgets = true };
-    if (in_the_way == CALLS) f = eval_call(which, n_items, item, all_forget(e, n_items, item) ? &none : NULL);
-    if (in_the_way == CALLS && !f) forget_arguments(e, which);
-    if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
+    if (!has_room) f = eval_no_memory();
+    else if (in_the_way == MOVES) f = eval_move(which);
+    else if (in_the_way == CALLS) f = eval_call(which, &r, 0, NULL), results_end(&r);
+    else if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
     node_release(held);
     node_release(which);
-    nodes_release(n_items, item);
+    if (item) nodes_release(n_items, item);
     mem_free(item);
     if (f) return f;
   }

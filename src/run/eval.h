@@ -91,9 +91,9 @@ struct plan *eval_plan_asked(int n, struct node *const target[], struct failure 
 struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. The heirs are the updates that the nodes are for, with the call whose results they are, which the caller
- * holds too; forgets: there are none, but the nodes will have no history, so that arguments which nobody else holds go with the
- * call. NULL: neither. is_constant: by leaf, or NULL; see struct leaf. */
-struct heirs { int n; struct heir *heir; struct node *call; bool forgets; };
+ * holds too; forgets: by node, whether it will have no history, so that arguments which nobody else holds go with the call. NULL:
+ * neither. is_constant: by leaf, or NULL; see struct leaf. */
+struct heirs { int n; struct heir *heir; struct node *call; const bool *forgets; };
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[], const bool *is_constant,
                              const struct heirs *);
 bool eval_is_clear(int n, struct node *const target[]); /* nothing must be computed before they can be planned; waits for
@@ -102,7 +102,25 @@ bool eval_moves(const struct node *); /* move.c: it is to be brought to its plac
 struct failure *eval_move(struct node *); /* the same: it is */
 bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
-struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *); /* call_plans.c: items of a call */
+/* Results of one call that are computed together: those that are wanted, then those that are held beside them (siblings.c). */
+struct results {
+  int n, n_wanted;
+  bool some_forget;
+  bool *forgets;
+  struct node **item;
+  void *room;
+  struct node *few[16];
+  bool few_forget[16];
+};
+bool results_begin(struct results *, const struct node *call, int n); /* room for n, and those beside. false: out of memory */
+void results_want(struct results *, struct node *item, bool forgets); /* borrowed */
+void results_add_held(struct results *, const struct node *call, bool has_names); /* when all that are wanted are there; has_names:
+                                             somebody may ask for the history of what no owner has. Lock held; the caller has a
+                                             reference to the call */
+void results_forget(const struct results *); /* the history of those that are held, once they are computed */
+void results_end(struct results *);
+/* call_plans.c: the results get their values, or at least those that are wanted. */
+struct failure *eval_call(struct node *call, const struct results *, int n_heirs, struct heir heir[]);
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
 struct failure *eval_bind(dim symbol, int64_t number); /* length.c: a size that a run has told; the lock is not held */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
