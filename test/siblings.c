@@ -265,6 +265,7 @@ static weft_function *compile_square(void) {
 }
 
 TEST(a_result_that_is_held_and_not_asked_for_keeps_no_arguments_of_its_call) {
+  test_watchdog(300);
   weft_scope *own = weft_scope_open();
   square = compile_square();
   weft_scope_discard(own);
