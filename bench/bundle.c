@@ -59,10 +59,21 @@ static void launch(handle f, uint64_t a, uint64_t b, handle stream) {
 /* ---- ways ---- */
 
 static void by_launches(int n) { for (int i = 0; i < n; i++) launch(x.plain, x.at[i], x.at[i + 1], x.stream); }
+/* The same, parameters handed over as one piece of memory. */
+static void by_packed(int n) {
+  for (int i = 0; i < n; i++) {
+    uint64_t block[2] = { x.at[i], x.at[i + 1] };
+    size_t bytes = sizeof block;
+    void *extra[] = { (void *)1, block, (void *)2, &bytes, (void *)0 };
+    must(cu.launch(x.plain, N / 256, 1, 1, 256, 1, 1, 0, x.stream, NULL, extra), "launching");
+  }
+}
 static void by_graph(int n) { must(cu.graph_launch(x.exec[n], x.stream), "starting"); }
 static void by_updates(int n) {
+  static int turn;
+  turn = !turn; /* other addresses each time */
   for (int i = 0; i < n; i++) {
-    void *params[] = { &x.at[i], &x.at[i + 1] };
+    void *params[] = { &x.at[turn ? i : i + 1], &x.at[turn ? i + 1 : i] };
     struct node_params p = { x.plain, { N / 256, 1, 1 }, { 256, 1, 1 }, 0, params, NULL, NULL, NULL };
     must(cu.graph_set_node(x.exec[n], x.node[n][i], &p), "setting parameters");
   }
@@ -135,6 +146,7 @@ int main(void) {
     printf("{\"way\": \"recording\", \"kernels\": %d, \"us\": %.0f}\n", n, now() - begin);
     x.block_exec[n] = record(n, true, &of_block);
     measure("launches", by_launches, n);
+    measure("launches, parameters packed", by_packed, n);
     measure("a graph", by_graph, n);
     if (get_nodes) {
       must(get_nodes(x.graph[n], x.node[n], &count), "nodes");

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <weft.h>
 #include "base/clock.h"
+#include "backend/cuda/driver.h"
 
 static double now_ms(void) { return 1e3 * clock_seconds(); }
 
@@ -390,6 +391,41 @@ static void run_calls(const char *name, work *make, const char *in, int calls, b
   weft_scope_discard(s);
 }
 
+/* What a call of a tiny function cannot take less than on the machine: the driver's launches of a kernel as small, with as many
+ * parameters, each with a result of its own, and nothing else. */
+static void run_launches(const char *name, int calls) {
+  static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry k(.param .u64 x, .param .u64 sx, .param .u64 y, .param .u64 sy, .param .u64 n) {\n"
+    ".reg .b64 a<6>;\n.reg .b32 i<4>;\n.reg .f32 f;\nld.param.u64 a0, [x]; ld.param.u64 a1, [y];\n"
+    "mov.u32 i0, %tid.x; mov.u32 i1, %ctaid.x; mov.u32 i2, %ntid.x; mad.lo.u32 i3, i1, i2, i0;\n"
+    "mul.wide.u32 a3, i3, 4; add.u64 a4, a0, a3; add.u64 a5, a1, a3;\n"
+    "ld.global.f32 f, [a4]; neg.f32 f, f; st.global.f32 [a5], f; ret;\n}\n";
+  struct gpu *g = cuda_available() ? cuda_gpu(0) : NULL;
+  handle module, f;
+  uint64_t from = 0, to = 0, one = 4, n = 1024;
+  double enqueued[7], done[7];
+  if (!g || cuda_enter(g, "measuring") || cu.load(&module, text, 0, NULL, NULL) || cu.find(&f, module, "k")) return;
+  if (cu.alloc(&from, 4096) || cu.alloc(&to, 4096 * (size_t)calls)) { fprintf(stderr, "%s: no memory\n", name); exit(1); }
+  handle stream = g->queue[QUEUE_COMPUTE].stream;
+  for (int i = 0; i < 7 + 2; i++) {
+    double begin = now_ms(), put;
+    for (int k = 0; k < calls; k++) {
+      uint64_t y = to + 4096 * (uint64_t)k;
+      void *params[] = { &from, &one, &y, &one, &n };
+      if (cu.launch(f, 4, 1, 1, 256, 1, 1, 0, stream, params, NULL)) { fprintf(stderr, "%s: not launched\n", name); exit(1); }
+    }
+    put = now_ms() - begin;
+    if (cu.wait(stream)) { fprintf(stderr, "%s: failed\n", name); exit(1); }
+    if (i >= 2) enqueued[i - 2] = put, done[i - 2] = now_ms() - begin;
+  }
+  qsort(enqueued, 7, sizeof *enqueued, by_size);
+  qsort(done, 7, sizeof *done, by_size);
+  printf("{\"work\": \"%s\", \"system\": \"weft\", \"ms\": %.5f, \"enqueue_us\": %.2f}\n", name, done[3] / calls,
+         1e3 * enqueued[3] / calls);
+  fflush(stdout);
+  cu.free(from), cu.free(to), cu.unload(module);
+}
+
 /* 256 MB from the device into memory that nobody has touched yet, and there again. */
 static void run_transfers(void) {
   const int64_t n = 1 << 26;
@@ -411,6 +447,7 @@ static void run_transfers(void) {
 int main(int n, char **texts) {
   if (n < 2) run_transfers();
   if (n < 2 || (n > 1 && strstr("calls", texts[1]))) {
+    run_launches("tiny-calls-driver-alone-1k-f32", 1000);
     run_calls("tiny-calls-1k-f32", copy, "f 1024", 1000, true);
     run_calls("tiny-calls-dropped-1k-f32", copy, "f 1024", 1000, false);
     run_calls("chain200-calls-1k-f32", chain, "f 1024", 200, true);
