@@ -108,7 +108,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   const char *space = ptx_space(p, s->buf), *guard = p->guard;
   const char *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others");
   bool meets = !w->lane && meets_others(p, s->buf);
-  if (ptx_chain_store(p, s)) return;
+  if (ptx_chain_store(p, s) || ptx_walk_store(p, s)) return;
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
   else if (!w->lane) p->guard = "$first";
@@ -426,6 +426,7 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
   ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 2 * walks->depth);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", over, ahead, end);
   ptx_line(p, "@%s bra %s", over, rest);
+  ptx_walks_part(p, walks, rest);
   ptx_walks_fetch(p, walks);
   ptx_place(p, many);
   look(p, s, walks->depth);
@@ -467,7 +468,7 @@ static void steps(struct printer *p, const struct kir_stmt *s, const char *end, 
   const char *done = NULL;
   if (p->plan->chain == s) ptx_chain_steps(p, s, end, w, look, one_copy);
   if (w.time == s && p->survey.is_cooperative) hold(p, s, end);
-  struct ptx_walks walks = ptx_walks_begin(p, s, depth);
+  struct ptx_walks walks = ptx_walks_begin(p, s, depth, w.lane && !p->survey.is_cooperative);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
   else if (w.time == s && p->held.lane) straight_steps(p, s, end, done = ptx_label(p, "done"), w);

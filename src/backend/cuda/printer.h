@@ -26,6 +26,8 @@ struct ptx_walk {
   int64_t passed;
   bool is_fetched;                 /* loaded `depth` steps ahead: .. */
   const char *ahead, **fetched;    /* .. the address of the next that is asked for, and registers, one a copy of the body */
+  int n_row;                       /* of a store: so many stores from this one on are neighbours in memory, together at most 16
+                                      bytes, which copies that have a turn store at once */
 };
 struct ptx_walks {
   struct ptx_walks *before;        /* of the loop around */
@@ -158,7 +160,10 @@ void ptx_load_plain(struct printer *, int buf, int value, const char *address); 
 
 struct where;
 /* ptx_walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
-struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
+struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth, bool in_lane);
+/* Jumps to `others` where what is to be stored at once does not stand at multiples of as many bytes. */
+void ptx_walks_part(struct printer *, const struct ptx_walks *, const char *others);
+bool ptx_walk_store(struct printer *, const struct kir_stmt *);     /* false: it is no part of a row, and was not printed */
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
 /* Loads of so many steps, as `early`, or what is held of them (NULL: nothing); false: it is no loop for that. */

@@ -114,7 +114,90 @@ static void begin(struct printer *p, const struct kir_stmt *loop, struct ptx_wal
   ptx_line(p, "mov.s64 %s, %s", w->at, first);
 }
 
-struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop, int depth) {
+/* ---- rows that are stored at once ---- */
+
+enum { AT_ONCE = 16 }; /* bytes */
+
+static bool is_number(struct kir_lin l, int64_t *n) {
+  *n = l.n ? l.term[0].coef : 0;
+  return l.n == 0 || (l.n == 1 && !l.term[0].n);
+}
+
+/* The element of a row that s stores into, of an array whose rows are as long as that number; -1: it is none. */
+static int64_t element(const struct printer *p, const struct kir_stmt *s, int64_t *length) {
+  const struct kir_buf *b = &p->k->bufs[s->buf];
+  int last = s->n_at - 1;
+  int64_t n;
+  if (s->kind != KIR_STORE || s->op != KIR_SET || last < 1 || b->kind != KIR_OUT) return -1;
+  if (p->survey.bufs[s->buf].private_op != KIR_OPS || p->shape->stride[s->buf][last] != STRIDE_1) return -1;
+  for (int d = 0; d < last; d++)
+    if (p->shape->stride[s->buf][d] == STRIDE_1 || p->shape->stride[s->buf][d] == STRIDE_MINUS_1) return -1;
+  if (!kir_is_register((weft_dtype)b->dtype) || b->dtype == WEFT_BOOL || kir_width((weft_dtype)b->dtype) < 4) return -1;
+  return is_number(s->at[last], &n) && is_number(b->dims[last], length) ? n : -1;
+}
+
+static bool is_same_row(const struct kir_stmt *a, const struct kir_stmt *b) {
+  if (a->buf != b->buf) return false;
+  for (int d = 0; d < a->n_at - 1; d++) if (!kir_lin_equal(a->at[d], b->at[d])) return false;
+  return true;
+}
+
+/* How many stores from s on, one behind the other, are such a row or a part of it that begins at a multiple of its bytes wherever
+ * rows do; 0: none. */
+static int row_of(const struct printer *p, const struct kir_stmt *s) {
+  int64_t length, other, first = element(p, s, &length);
+  if (first < 0) return 0;
+  int most = AT_ONCE / kir_width((weft_dtype)p->k->bufs[s->buf].dtype), n = 1;
+  while (most > 1 && (length % most || first % most)) most /= 2;
+  for (const struct kir_stmt *x = s->next; x && n < most && element(p, x, &other) == first + n && is_same_row(s, x); x = x->next) n++;
+  return n == most && n > 1 ? n : 0;
+}
+
+static struct ptx_walk *row_with(const struct printer *p, const struct kir_stmt *s, int *which) {
+  for (int i = 0; p->walks && i < p->walks->n; i++) {
+    struct ptx_walk *w = &p->walks->walk[i];
+    const struct kir_stmt *x = w->s;
+    for (*which = 0; *which < w->n_row; ++*which, x = x->next) if (x == s) return w;
+  }
+  return NULL;
+}
+
+/* It is the same for all threads: wherever the array and its rows begin. */
+void ptx_walks_part(struct printer *p, const struct ptx_walks *all, const char *others) {
+  for (int i = 0; i < all->n; i++) {
+    const struct ptx_walk *w = &all->walk[i];
+    if (!w->n_row) continue;
+    const char *bits = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
+    ptx_line(p, "mov.b64 %s, %s", bits, p->base[w->s->buf]);
+    for (int d = 0; d < w->s->n_at - 1; d++) {
+      const char *stride = ptx_stride(p, w->s->buf, d);
+      if (stride) ptx_line(p, "or.b64 %s, %s, %s", bits, bits, stride);
+    }
+    ptx_line(p, "and.b64 %s, %s, %d", bits, bits, w->n_row * kir_width((weft_dtype)p->k->bufs[w->s->buf].dtype) - 1);
+    ptx_line(p, "setp.ne.b64 %s, %s, 0", is, bits);
+    ptx_line(p, "@%s bra %s", is, others);
+  }
+}
+
+bool ptx_walk_store(struct printer *p, const struct kir_stmt *s) {
+  int which;
+  const struct ptx_walk *w = row_with(p, s, &which);
+  if (!w) return false;
+  weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+  const char *text = "";
+  if (p->walks->turn < 0) {
+    ptx_store_value(p, ".global", d, ptx_textf(p, "%s+%d", w->at, (int)w->passed + which * kir_width(d)), s->in[0]);
+    return true;
+  }
+  if (which < w->n_row - 1) return true; /* with the last */
+  const struct kir_stmt *x = w->s;
+  for (int i = 0; i < w->n_row; i++, x = x->next)
+    text = ptx_textf(p, "%s%s%s", text, i ? ", " : "", ptx_in_register(p, (weft_dtype)p->k->vals[x->in[0]].dtype, x->in[0]));
+  ptx_line(p, "st.global.v%d.%s [%s+%d], {%s}", w->n_row, ptx_bits(d), w->at, (int)w->passed, text);
+  return true;
+}
+
+struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop, int depth, bool in_lane) {
   struct ptx_walks all = { .before = p->walks, .loop = loop, .turn = -1 };
   all.walk = arena_take(p->arena, MOST_WALKS * sizeof *all.walk);
   int fetches = may_fetch(loop) ? count_fetches(p, loop) : 0;
@@ -123,8 +206,9 @@ struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop,
   for (const struct kir_stmt *s = loop->body.first; s && all.n < MOST_WALKS; s = s->next) {
     if (!may_walk(p, loop, s)) continue;
     struct ptx_walk *w = &all.walk[all.n++];
-    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s) };
+    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s), .n_row = in_lane && all.depth ? row_of(p, s) : 0 };
     begin(p, loop, w);
+    for (int i = 1; i < w->n_row; i++) s = s->next;
   }
   return all;
 }
