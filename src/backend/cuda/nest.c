@@ -95,9 +95,10 @@ static bool early_load(struct printer *p, const struct kir_stmt *s) {
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
-  if (early_load(p, s) || ptx_load_held(p, s, w)) return;
+  if (early_load(p, s) || ptx_load_held(p, s)) return;
   if (!ptx_turned_load(p, s) && !ptx_walk_load(p, s)) {
-    ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
+    const char *at = ptx_swing(p, s);
+    ptx_load_plain(p, s->buf, s->out[0], at ? at : ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
   }
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
@@ -440,22 +441,33 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
 }
 
 /* Of the first sum of products in a step of time. */
-static void hold(struct printer *p, const struct kir_stmt *time, const char *end) {
+static void hold(struct printer *p, const struct kir_stmt *time) {
   struct where inside = { .time = time };
   for (const struct kir_stmt *l = time->body.first; l; l = l->next)
     for (const struct kir_stmt *s = l->kind == KIR_LANE ? l->body.first : NULL; s; s = s->next)
-      if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME, end); return; }
+      if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME); return; }
 }
 
-/* All steps of time, where a thread has at most one lane and holds what it can: lanes are no loops then. Other launches go on with
- * what is printed behind it. */
+/* All steps of time, where a thread has at most one lane and holds what it can: lanes are no loops then. Whether to end is looked at
+ * between pieces of time, not in each step. Other launches go on with what is printed behind it. */
 static void straight_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *done, struct where w) {
-  const char *others = ptx_label(p, "others");
+  const char *others = ptx_label(p, "others"), *piece = ptx_label(p, "piece"), *again = ptx_label(p, "straight"),
+             *t = ptx_val(p, s->var), *over = ptx_own(p, OWN_PRED), *last = ptx_own(p, OWN_LONG);
   int n_checks = p->n_checks;
   ptx_line(p, "@!%s bra %s", p->held.all, others);
-  p->held.is_straight = true;
-  repeat(p, s, end, "1", w);
-  ptx_line(p, "bra %s", done);
+  p->held.is_straight = true, p->held.more = ptx_own(p, OWN_PRED), p->held.time = t, p->held.last = last;
+  ptx_place_loop(p, piece);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, t, end);
+  ptx_line(p, "@%s bra %s", over, done);
+  ptx_fetch_held(p);
+  look(p, s, UNLOOKED + 1);
+  ptx_line(p, "add.s64 %s, %s, %d", last, t, UNLOOKED);
+  ptx_line(p, "min.s64 %s, %s, %s", last, last, end);
+  ptx_place_loop(p, again);
+  one_copy(p, s, "1", w);
+  if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
+  ptx_line(p, "@%s bra %s", p->held.more, again);
+  ptx_line(p, "bra %s", piece);
   ptx_place(p, others);
   p->held = (struct ptx_held){ .is_elsewhere = true };
   p->n_checks = n_checks;
@@ -467,7 +479,7 @@ static void steps(struct printer *p, const struct kir_stmt *s, const char *end, 
   struct ptx_held around = p->held;
   const char *done = NULL;
   if (p->plan->chain == s) ptx_chain_steps(p, s, end, w, look, one_copy);
-  if (w.time == s && p->survey.is_cooperative) hold(p, s, end);
+  if (w.time == s && p->survey.is_cooperative) hold(p, s);
   struct ptx_walks walks = ptx_walks_begin(p, s, depth, w.lane && !p->survey.is_cooperative);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
@@ -705,11 +717,13 @@ static bool is_one_lane(struct printer *p, const struct kir_stmt *s, const char 
   return p->held.is_straight && s->extent == KIR_N && !strcmp(end, ptx_lin(p, p->held.lane->at[0]));
 }
 
+/* Whether there is another step is known before the barrier, where the threads wait for each other anyway. */
 static void one_lane(struct printer *p, const struct kir_stmt *s, struct where w) {
   const char *skip = ptx_label(p, "none");
   ptx_line(p, "@!%s bra %s", p->held.is, skip);
   one_copy(p, s, "$lanes", w);
   ptx_place(p, skip);
+  if (p->held.lane == s) ptx_step_held(p, p->held.more);
 }
 
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
@@ -783,23 +797,27 @@ static bool is_quotient(struct printer *p, const struct kir_stmt *s) {
   return s && s->kind == KIR_OP && s->op == KIR_DIV && dtype_of(p, s->in[1]) == WEFT_F32;
 }
 
-/* Quotients by one number that follow each other, at once; the last of them. s itself: it stands alone. */
-static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt *s) {
+/* Quotients by one number that follow each other, at once; the last of them. NULL: it stands alone, and is a statement like others.
+ * In a loop over time, which waits for it, one alone goes so too: the call that div.rn may be takes registers, and predicates, from
+ * all that lives across it. */
+static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   struct ptx_quotient q[MOST_QUOTIENTS];
   const struct kir_stmt *last = s;
   int n = 0;
   for (const struct kir_stmt *x = s; n < MOST_QUOTIENTS && is_quotient(p, x) && x->in[1] == s->in[1]; last = x, x = x->next) {
     for (const struct kir_stmt *y = s; y != x; y = y->next) if (y->out[0] == x->in[0]) n = MOST_QUOTIENTS;
-    if (n == MOST_QUOTIENTS) return s;
+    if (n == MOST_QUOTIENTS) return NULL;
     q[n++] = (struct ptx_quotient){ ptx_val(p, x->in[0]), ptx_val(p, x->in[1]), ptx_val(p, x->out[0]), ptx_is_of_number(p, x), 0 };
   }
-  if (n < 2) return s;
+  if (n < 2 && !(w->time && p->held.is_straight)) return NULL;
   ptx_quotients(p, n, q);
   for (const struct kir_stmt *x = s; x != last->next; x = x->next) ptx_note_made(p, x);
   return last;
 }
 
 void ptx_block(struct printer *p, const struct kir_block *b, struct where w) {
-  for (const struct kir_stmt *s = b->first, *last; s && !p->why; s = last->next)
-    if ((last = is_quotient(p, s) ? quotients(p, s) : s) == s) statement(p, s, w);
+  for (const struct kir_stmt *s = b->first, *last; s && !p->why; s = last->next) {
+    last = is_quotient(p, s) ? quotients(p, s, &w) : NULL;
+    if (!last) statement(p, last = s, w);
+  }
 }

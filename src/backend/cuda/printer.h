@@ -48,7 +48,7 @@ struct ptx_early {
 
 /* What a serial loop in a lane of a loop over time loads in its first steps, and finds in every step of time: a column of a matrix,
  * in registers (ptx_walk.c). */
-enum { PTX_NEXT = 4 };
+enum { PTX_NEXT = 4, PTX_SWINGS = 8 };
 struct ptx_held {
   const struct kir_stmt *loop, *load, *lane; /* NULL: there is none; the loop stands in the lane */
   const char *all;                 /* whether this launch holds it: there are as many steps, and a thread for every lane; .. */
@@ -59,6 +59,10 @@ struct ptx_held {
    * for a step ahead. */
   struct { const struct kir_stmt *s; const char *reg, *at, *by; } moving[PTX_NEXT];
   int n_moving;
+  const char *time, *last, *more;  /* of straight steps: the step, where this piece of time ends, whether it has another one */
+  /* Accesses of locals at at + by times a number that a step knows, such as which of two states is the last one. */
+  struct { const struct kir_stmt *s; const char *at, *by; int number; } swing[PTX_SWINGS];
+  int n_swings;
 };
 
 /* What the steps of a chain leave for the lane that stores it (gpu_chain.c). */
@@ -169,9 +173,11 @@ void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to th
 /* Loads of so many steps, as `early`, or what is held of them (NULL: nothing); false: it is no loop for that. */
 bool ptx_walks_ahead(struct printer *, struct ptx_walks *, int copies, const struct ptx_held *);
 /* Before a loop over time, around `lane`, which has the serial loop: what of the latter can be held. */
-void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
-              const char *time_end);
-bool ptx_load_held(struct printer *, const struct kir_stmt *load, const struct where *); /* false: it is not asked for ahead */
+void ptx_hold(struct printer *, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps);
+void ptx_step_held(struct printer *, const char *more);                     /* more = there is another step in this piece of time */
+void ptx_fetch_held(struct printer *);                                      /* what the next step loads */
+bool ptx_load_held(struct printer *, const struct kir_stmt *load);          /* false: it is not asked for ahead */
+const char *ptx_swing(struct printer *, const struct kir_stmt *);           /* its address; NULL: it is none of a local */
 const char *ptx_store_held(struct printer *, const struct kir_stmt *store); /* its address; NULL: it does not move on */
 void ptx_move_held(struct printer *, const struct kir_stmt *store);         /* behind it */
 void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */

@@ -104,7 +104,8 @@ static bool has_fixed_step(const struct printer *p, const struct kir_stmt *loop,
 
 /* The address for the loop's first index, and how far it is from there to the next one's. The variable is the first index. */
 static void begin(struct printer *p, const struct kir_stmt *loop, struct ptx_walk *w) {
-  const char *var = ptx_val(p, loop->var), *first = ptx_address(p, w->s->buf, w->s->at);
+  const char *var = ptx_val(p, loop->var), *first = ptx_swing(p, w->s);
+  if (!first) first = ptx_address(p, w->s->buf, w->s->at);
   w->at = ptx_own(p, OWN_LONG);
   if (has_fixed_step(p, loop, w->s, &w->bytes)) { ptx_line(p, "mov.s64 %s, %s", w->at, first); return; }
   w->step = ptx_own(p, OWN_LONG);
@@ -407,25 +408,71 @@ static bool is_moving(const struct printer *p, const struct kir_stmt *time, cons
   return s->op == KIR_SET && p->k->bufs[s->buf].kind == KIR_OUT;
 }
 
-/* The addresses of the first step of time, and what that loads, if there is one. */
-static void hold_moving(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const char *time_end) {
+/* The addresses of the first step of time. */
+static void hold_moving(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane) {
   struct ptx_held *h = &p->held;
-  const char *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *t = ptx_val(p, time->var);
-  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, time_end);
+  const char *t = ptx_val(p, time->var);
   for (const struct kir_stmt *s = lane->body.first; s && h->n_moving < PTX_NEXT; s = s->next) {
     if (!is_moving(p, time, lane, s)) continue;
-    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *reg = NULL;
-    weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
     ptx_line(p, "mov.s64 %s, %s", at, ptx_address(p, s->buf, s->at));
     ptx_line(p, "add.s64 %s, %s, 1", t, t);
     ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), at);
     ptx_line(p, "sub.s64 %s, %s, 1", t, t);
-    p->guard = is_there;
-    if (s->kind == KIR_LOAD) ptx_load(p, ".global.nc", d, reg = ptx_own_of(p, d), at);
-    p->guard = guard;
-    h->moving[h->n_moving].s = s, h->moving[h->n_moving].reg = reg;
+    h->moving[h->n_moving].s = s;
+    h->moving[h->n_moving].reg = s->kind == KIR_LOAD ? ptx_own_of(p, (weft_dtype)p->k->bufs[s->buf].dtype) : NULL;
     h->moving[h->n_moving].at = at, h->moving[h->n_moving++].by = by;
   }
+}
+
+/* The one number of a step that the subscripts of an access of a local mention, once and by itself; else -1. `inside`: a loop in the
+ * lane whose variable is 0. */
+static int swinging(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, int inside,
+                    const struct kir_stmt *s) {
+  int number = -1;
+  if ((s->kind != KIR_LOAD && s->kind != KIR_STORE) || p->k->bufs[s->buf].kind != KIR_LOCAL) return -1;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int v = s->at[d].term[i].val[j];
+        if (v == lane->var || v == inside || (v != time->var && !defines(&time->body, v))) continue;
+        if (number >= 0 || s->at[d].term[i].n > 1 || v == time->var || p->k->vals[v].dtype != WEFT_I64) return -1;
+        number = v;
+      }
+  return number;
+}
+
+/* Where such accesses are while the number is 0, and how much further while it is 1. */
+static void hold_swings(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_block *b,
+                        int inside) {
+  struct ptx_held *h = &p->held;
+  for (const struct kir_stmt *s = b->first; s && h->n_swings < PTX_SWINGS; s = s->next) {
+    if (s->kind == KIR_SERIAL && inside < 0) {
+      ptx_line(p, "mov.s64 %s, 0", ptx_val(p, s->var));
+      hold_swings(p, time, lane, &s->body, s->var);
+    }
+    int number = swinging(p, time, lane, inside, s);
+    if (number < 0 || h->n_swings == PTX_SWINGS) continue;
+    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG), *before = ptx_own(p, OWN_LONG), *r = ptx_val(p, number);
+    ptx_line(p, "mov.s64 %s, %s", before, r);
+    ptx_line(p, "mov.s64 %s, 0", r);
+    ptx_line(p, "mov.s64 %s, %s", at, ptx_address(p, s->buf, s->at));
+    ptx_line(p, "mov.s64 %s, 1", r);
+    ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), at);
+    ptx_line(p, "mov.s64 %s, %s", r, before);
+    h->swing[h->n_swings].s = s, h->swing[h->n_swings].number = number;
+    h->swing[h->n_swings].at = at, h->swing[h->n_swings++].by = by;
+  }
+}
+
+const char *ptx_swing(struct printer *p, const struct kir_stmt *s) {
+  for (int i = 0; p->held.is_straight && i < p->held.n_swings; i++) {
+    if (p->held.swing[i].s != s) continue;
+    const char *at = ptx_own(p, OWN_LONG);
+    ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", at, ptx_val(p, p->held.swing[i].number), p->held.swing[i].by, p->held.swing[i].at);
+    return at;
+  }
+  return NULL;
 }
 
 static int find_moving(const struct printer *p, const struct kir_stmt *s) {
@@ -434,17 +481,31 @@ static int find_moving(const struct printer *p, const struct kir_stmt *s) {
   return i;
 }
 
+void ptx_step_held(struct printer *p, const char *more) {
+  const char *ahead = ptx_own(p, OWN_LONG);
+  ptx_line(p, "add.s64 %s, %s, 1", ahead, p->held.time);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", more, ahead, p->held.last);
+}
+
+void ptx_fetch_held(struct printer *p) {
+  const char *guard = p->guard;
+  p->guard = p->held.is;
+  for (int i = 0; i < p->held.n_moving; i++)
+    if (p->held.moving[i].reg)
+      ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[p->held.moving[i].s->buf].dtype, p->held.moving[i].reg, p->held.moving[i].at);
+  p->guard = guard;
+}
+
 /* What was asked for in the step before; and what the next step wants. */
-bool ptx_load_held(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+bool ptx_load_held(struct printer *p, const struct kir_stmt *s) {
   int i = find_moving(p, s);
   if (i < 0) return false;
   weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-  const char *ahead = ptx_own(p, OWN_LONG), *is_there = ptx_own(p, OWN_PRED), *guard = p->guard, *at = p->held.moving[i].at;
+  const char *guard = p->guard, *at = p->held.moving[i].at, *more = ptx_own(p, OWN_PRED);
   ptx_mov(p, d, ptx_val(p, s->out[0]), p->held.moving[i].reg);
-  ptx_line(p, "add.s64 %s, %s, 1", ahead, ptx_val(p, w->time->var));
-  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, ahead, w->time_end);
+  ptx_step_held(p, more);
   ptx_line(p, "add.s64 %s, %s, %s", at, at, p->held.moving[i].by);
-  p->guard = is_there;
+  p->guard = more;
   ptx_load(p, ".global.nc", d, p->held.moving[i].reg, at);
   p->guard = guard;
   return true;
@@ -452,7 +513,7 @@ bool ptx_load_held(struct printer *p, const struct kir_stmt *s, const struct whe
 
 const char *ptx_store_held(struct printer *p, const struct kir_stmt *s) {
   int i = find_moving(p, s);
-  return i < 0 ? NULL : p->held.moving[i].at;
+  return i < 0 ? ptx_swing(p, s) : p->held.moving[i].at;
 }
 
 void ptx_move_held(struct printer *p, const struct kir_stmt *s) {
@@ -460,8 +521,7 @@ void ptx_move_held(struct printer *p, const struct kir_stmt *s) {
   if (i >= 0) ptx_line(p, "add.s64 %s, %s, %s", p->held.moving[i].at, p->held.moving[i].at, p->held.moving[i].by);
 }
 
-void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps,
-              const char *time_end) {
+void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, const struct kir_stmt *loop, int steps) {
   const struct kir_stmt *s = loop->body.first;
   while (s && !can_be_held(p, time, lane, loop, s)) s = s->next;
   if (!s || steps > PTX_EARLY_COPIES || lane->extent != KIR_N || loop->extent != KIR_N) return;
@@ -485,7 +545,8 @@ void ptx_hold(struct printer *p, const struct kir_stmt *time, const struct kir_s
     ptx_load(p, ptx_space(p, s->buf), d, h->reg[i] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype), at);
     ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
   }
-  hold_moving(p, time, lane, time_end);
+  hold_moving(p, time, lane);
+  hold_swings(p, time, lane, &lane->body, -1);
   ptx_place(p, skip);
 }
 
