@@ -81,6 +81,65 @@ TEST(cuda_gates_in_time_have_the_bits_of_the_host) {
   if (has_gpu()) expect_gates(3, 1, 70), expect_gates(2, 3, 20);
 }
 
+/* The steps alone: pieces of time between two looks have 512, and what the next one loads is asked for a step ahead. Where the
+ * sums are zeros, infinities or NaN, quotients go the long way. */
+static void expect_long_time(int64_t times, int64_t width, double odd) {
+  void *got[2];
+  size_t bytes;
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *x = weft_mul(numbers(WEFT_F32, 3, (int64_t[]){ times, 1, width }), weft_scalar(0.1));
+    if (odd != 1) x = weft_where(weft_gt(x, weft_scalar(0.2)), weft_mul(x, weft_scalar(odd)), weft_mul(x, weft_scalar(0)));
+    weft_array *w = weft_mul(numbers(WEFT_F32, 2, (int64_t[]){ width, width }), weft_scalar(odd == 1 ? 0.02 : 0));
+    got[device] = bits_of(steps_of(x, w, numbers(WEFT_F32, 2, (int64_t[]){ 1, width })), &bytes);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes)) test_fail(__FILE__, __LINE__, "%lld steps, %lld wide, %g", (long long)times, (long long)width, odd);
+  free(got[0]), free(got[1]);
+}
+
+TEST(cuda_products_in_time_go_on_from_look_to_look) {
+  static const int64_t times[] = { 0, 1, 2, 511, 512, 513, 1025 };
+  test_watchdog(300);
+  for (size_t k = 0; has_gpu() && k < sizeof times / sizeof *times; k++) expect_long_time(times[k], 64, 1);
+  if (has_gpu()) expect_long_time(514, 70, 1), expect_long_time(9, 64, 0), expect_long_time(9, 64, INFINITY), expect_long_time(9, 64, 1e-44);
+}
+
+/* A state of n numbers for each of some lanes: all of it is a row of the result, which stands alone, or beside another column, so
+ * that its rows begin anywhere. */
+static void expect_rows(weft_dtype t, int64_t times, int64_t n, bool is_beside) {
+  void *got[2];
+  size_t bytes;
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *x = numbers(t, 3, (int64_t[]){ times, 37, 1 }), *f = weft_mul(numbers(t, 2, (int64_t[]){ n, n }), weft_scalar(0.05));
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, numbers(t, 2, (int64_t[]){ 37, n }));
+    weft_array *next = weft_add(weft_matmul(h, f), x_t);
+    weft_loop_next(l, h, next);
+    weft_array *all = weft_loop_all(l, next);
+    weft_loop_close(l);
+    got[device] = bits_of(is_beside ? weft_concat(2, 2, (weft_array *[]){ x, all }) : all, &bytes);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes))
+    test_fail(__FILE__, __LINE__, "%s, %lld steps of %lld%s", weft_dtype_name(t), (long long)times, (long long)n, is_beside ? ", beside" : "");
+  free(got[0]), free(got[1]);
+}
+
+TEST(cuda_small_states_are_stored_by_rows) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_F64, WEFT_BF16 };
+  test_watchdog(300);
+  for (size_t k = 0; has_gpu() && k < sizeof types / sizeof *types; k++)
+    for (int64_t n = 2; n < 9; n++)
+      for (int beside = 0; beside < 2; beside++) expect_rows(types[k], 21, n, beside);
+  if (has_gpu()) expect_rows(WEFT_F32, 0, 4, false), expect_rows(WEFT_F32, 3, 4, false), expect_rows(WEFT_F32, 40, 4, true);
+}
+
 /* Four quotients by one number in every step: of numbers of all sizes, zeros and infinities among them. */
 TEST(cuda_quotients_by_one_number_have_the_bits_of_the_host) {
   enum { T = 6, B = 64 };
