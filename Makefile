@@ -77,6 +77,9 @@ gpu-test: build ## tests of kernels, plans, loops and the library on the GPU, an
 gpu-digest: build ## what every op gives on the GPU and on the host, bit by bit, and that all of it ran on the GPU
 	@tools/gpu $(B) digest
 
+gpu-programs: build ## 10^4 random programs on the GPU with the bits of plain C, PROGRAMS=10000 FROM=1
+	@PROGRAMS=$(PROGRAMS) FROM=$(FROM) tools/gpu $(B) programs
+
 gpu-fuzz: build ## random programs on the GPU, SECONDS=120
 	@SECONDS_OF_FUZZ=$(gpu_seconds) tools/gpu $(B) fuzz
 
@@ -116,4 +119,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-programs gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

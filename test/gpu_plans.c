@@ -308,10 +308,10 @@ TEST(cuda_exact_scatters_and_products_have_the_bits_of_the_host) {
 
 static const struct way on_gpu = { "on the GPU", "x86", true, 2, 1 }, one_op_a_kernel = { "on the GPU, one op a kernel", "x86", false, 2, 1 };
 
-/* With WEFT_PROGRAMS in the environment so many instead of 100, and with WEFT_DIGESTS a line for each. */
-static bool check_program(int seed) {
+/* With WEFT_PROGRAMS in the environment so many instead of 100, from WEFT_PROGRAMS_FROM on, and with WEFT_DIGESTS a line for each. */
+static bool check_program(int64_t seed) {
   char what[64];
-  snprintf(what, sizeof what, "random program %d", seed);
+  snprintf(what, sizeof what, "random program %lld", (long long)seed);
   bool ok = recipe_check_way((uint64_t)seed, seed % 4 ? &on_gpu : &one_op_a_kernel, false);
   if (ok && digest_is_wanted()) digest_note(what, 0);
   return ok;
@@ -322,12 +322,13 @@ TEST(cuda_runs_random_programs_with_the_bits_of_the_host) {
   double begin = now();
   if (!has_gpu()) return;
   setenv("WEFT_EXACT", "1", 1);
-  const char *many = getenv("WEFT_PROGRAMS");
-  int most = many ? atoi(many) : 100, n = 0;
-  for (int seed = 1; seed <= most; seed++) {
+  const char *many = getenv("WEFT_PROGRAMS"), *from = getenv("WEFT_PROGRAMS_FROM");
+  int64_t most = many ? atoi(many) : 100, first = from ? atoll(from) : 1;
+  int n = 0;
+  for (int64_t seed = first; seed < first + most; seed++) {
     if (!digest_is_ours(seed)) continue;
     n++;
-    if (!check_program(seed)) test_fail(__FILE__, __LINE__, "seed %d", seed);
+    if (!check_program(seed)) test_fail(__FILE__, __LINE__, "seed %lld", (long long)seed);
   }
   printf("%9.3f ms  %d random programs, steps on the host: %lld\n", 1e3 * (now() - begin), n, (long long)weft_get(WEFT_KERNELS_HOST));
 }
