@@ -362,7 +362,7 @@ static int by_channels(weft_array *x, weft_array *y[]) {
 }
 
 TEST(cuda_convolves_channels_as_the_host_does) {
-  static const int64_t kernels[][2] = { { 3, 3 }, { 1, 7 }, { 5, 2 }, { 1, 1 } };
+  static const int64_t kernels[][2] = { { 3, 3 }, { 1, 7 }, { 5, 2 }, { 1, 1 }, { 7, 7 }, { 8, 3 }, { 2, 8 } };
   const weft_conv_options forms[] = {
     { .before = (int64_t[]){ 1, 1 }, .after = (int64_t[]){ 1, 1 } }, { .stride = (int64_t[]){ 2, 3 }, .before = (int64_t[]){ 0, 4 } },
     { .dilation = (int64_t[]){ 2, 3 }, .is_flipped = 1 }, { .before = (int64_t[]){ -1, -2 }, .after = (int64_t[]){ 2, -1 } },
@@ -370,10 +370,10 @@ TEST(cuda_convolves_channels_as_the_host_does) {
   test_watchdog(120);
   if (!has_gpu()) return;
   every_nan = any_zero = false;
-  for (int k = 0; k < 16; k++) {
+  for (int k = 0; k < 28; k++) {
     weft_scope *s = weft_scope_open();
-    kernel_rows = kernels[k % 4][0], kernel_columns = kernels[k % 4][1], sliding = forms[k / 4];
-    weft_array *x = drawn_floats(WEFT_DIMS(2, 11, 23, 22), 7);
+    kernel_rows = kernels[k % 7][0], kernel_columns = kernels[k % 7][1], sliding = forms[k / 7];
+    weft_array *x = drawn_floats(WEFT_DIMS(2, 17, 23, 22), 7);
     if (k % 3 == 0) x = weft_put(x, weft_slice(x, 2, 3, 4, 1), weft_scalar(INFINITY), WEFT_SET);
     compare("channels", by_channels, x);
     weft_scope_discard(s);
