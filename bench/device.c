@@ -203,6 +203,12 @@ static int kalman(weft_array *const x[], weft_array *y[]) {
   return 1;
 }
 
+/* 96 channels, each by 7 x 7 factors of its own. */
+static int depthwise(weft_array *const x[], weft_array *y[]) {
+  weft_conv_options o = { .before = (int64_t[]){ 3, 3 }, .after = (int64_t[]){ 3, 3 }, .groups = 96 };
+  return y[0] = weft_conv(x[0], x[1], &o), 1;
+}
+
 static const struct row {
   const char *name;
   work *make;
@@ -257,6 +263,8 @@ static const struct row {
   { "ar2-scan-grad-T10000-N256", ar2_grad, 3, 0, "f 10000 256" },
   { "while-10000-N256", steps, 5, 0, "f 256" },
   { "kalman-T1000-N4-B256", kalman, 5, 0, "f 1000 256 1|s 4 4|f 256 4|s 256 4 4" },
+  { "depthwise-8x56x56x96-7x7-f32", depthwise, 20, 8 * 8 * 56 * 56 * 96., "f 8 56 56 96|s 96 7 7 1" },
+  { "depthwise-1x56x56x96-7x7-f32", depthwise, 20, 8 * 56 * 56 * 96., "f 1 56 56 96|s 96 7 7 1" },
   { "matmul-1024-f32", product, 5, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },

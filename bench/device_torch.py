@@ -67,6 +67,15 @@ def weights():
     return half(8, 1024, 768), one, w[0], w[1], one, w[2], w[3]
 
 
+def depthwise(x, w):
+    return torch.nn.functional.conv2d(x, w, padding=3, groups=96)
+
+
+def channels(n):
+    """Channels side by side, as in weft's row."""
+    return f(n, 56, 56, 96).permute(0, 3, 1, 2), f(96, 1, 7, 7)
+
+
 N = 1 << 26
 works = {
     "copy-64M-f32": (torch.neg, lambda: (f(N),)),
@@ -91,6 +100,8 @@ works = {
     "scatter-add-16M-into-1048576": (put("add"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
     "scatter-prod-16M-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
     "scatter-prod-16M-into-1048576": (put("prod"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
+    "depthwise-8x56x56x96-7x7-f32": (depthwise, lambda: channels(8)),
+    "depthwise-1x56x56x96-7x7-f32": (depthwise, lambda: channels(1)),
     "gather-65536x768": (lambda e, i: e[i], lambda: (f(50257, 768), indices(65536, 50257))),
     "cumsum-16M-f32": (lambda x: x.cumsum(0), lambda: (f(1 << 24),)),
     "cummax-16M-f32": (lambda x: x.cummax(0).values, lambda: (f(1 << 24),)),
