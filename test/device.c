@@ -348,6 +348,7 @@ TEST(the_device_is_chosen_by_each_thread) {
   EXPECT_TEXT(weft_device_text(2), "another device of the tests");
   EXPECT(weft_device_text(3) == NULL && weft_device_text(-1) == NULL);
   EXPECT_INT(weft_set(WEFT_DEVICE, 3), -1);
+  EXPECT_TEXT(weft_message(), "weft_set: there is no device 3: there are 0 to 2");
   EXPECT_INT(weft_set(WEFT_DEVICE, -1), -1);
   EXPECT_INT(weft_get(WEFT_BYTES_LIMIT), INT64_C(1) << 40);
   EXPECT_INT(pthread_create(&other, NULL, device_of_thread, NULL), 0);

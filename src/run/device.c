@@ -55,6 +55,11 @@ struct failure *device_missing(int n) {
   return fail(WEFT_ERR_DEVICE, 0, "weft_eval: there is no device %d: there are 0 to %d, and in a child of fork 0 alone", n, last);
 }
 
+/* It was there when the work was planned. */
+static struct failure *device_gone(const struct device *d) {
+  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: the device (%s) is not there any more: a child of fork has 0 alone", d->backend->name);
+}
+
 struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what, uint64_t origin) {
   struct device_bytes b = d->bytes(d);
   return fail(WEFT_ERR_MEMORY, origin,
@@ -438,7 +443,7 @@ struct failure *device_run(const struct plan *p, struct run *r) {
   if (!is_few)
     t.here = mem_alloc(n * sizeof *t.here), t.there = mem_alloc(n * sizeof *t.there), t.stay = mem_alloc(n * sizeof *t.stay);
   atomic_store(&some_run, true);
-  if (!p->device->available(p->device)) t.failure = device_missing(device_number(p->device));
+  if (!p->device->available(p->device)) t.failure = device_gone(p->device);
   else if (t.here && t.there && t.stay) run_steps(&t);
   else t.failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   if (!is_few) mem_free(t.here), mem_free(t.there), mem_free(t.stay);
