@@ -58,7 +58,8 @@ static int pairs_of(PyObject *o, int rank, int *n, int i[], int j[]) {
   PyObject *both = PySequence_Fast(o, "tensordot: axes are a number or two sequences");
   if (!both) return -1;
   int failed = PySequence_Fast_GET_SIZE(both) != 2;
-  PyObject *kind = flavour() == &mlx_array_type ? PyExc_TypeError : PyExc_ValueError;
+  int is_flat = PySequence_Fast_GET_SIZE(both) && !PySequence_Check(PySequence_Fast_GET_ITEM(both, 0));
+  PyObject *kind = is_flat && flavour() == &mlx_array_type ? PyExc_TypeError : PyExc_ValueError;
   if (failed) PyErr_SetString(kind, "tensordot: axes are a number or two sequences");
   else failed = axes_of(PySequence_Fast_GET_ITEM(both, 0), n, i) || axes_of(PySequence_Fast_GET_ITEM(both, 1), &m, j);
   Py_DECREF(both);

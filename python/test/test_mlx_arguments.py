@@ -175,6 +175,10 @@ def test_sums_over_no_axes_are_the_array_as_it_is():
                 assert y.dtype == dtype and y.tolist() == (x.tolist() if y.ndim else x[0].item())
     assert mx.array([200, 100], mx.uint8).sum().item() == 300 and mx.array([200, 100], mx.uint8).sum().dtype == mx.uint32
     assert mx.grad(lambda a: mx.sum(a, axis=()) * 3)(mx.array(2.0)).item() == 3
+    for counted in (mx.count_nonzero(mx.array(5.0)), mx.count_nonzero(mx.array([2.0, 0.0]), axis=()), mx.count_nonzero(mx.array([2.0, 3.0]))):
+        assert counted.dtype == mx.int32
+    for made in (mx.linalg.norm(mx.array([3, 4]), axis=0), mx.trace(mx.array([[1, 2], [3, 4]], mx.uint8)), mx.mean(mx.array(3, mx.uint8))):
+        assert made.item() in (5, 3) and made.dtype in (mx.float32, mx.uint32)
 
 
 def test_transforms_over_no_axes_are_the_array_as_it_is():

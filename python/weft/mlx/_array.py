@@ -369,7 +369,7 @@ def count_nonzero(a, /, *, axis=None, keepdims=False, stream=None):
     >>> mx.count_nonzero(mx.array([0, 3, 4])).item()
     2
     """
-    return _mlx.sum(_mlx.not_equal(a, 0), axis, keepdims)
+    return _mlx.sum(_mlx.not_equal(a, 0).astype(_mlx.int32), axis, keepdims)
 
 
 def diff(a, /, n=1, axis=-1, *, stream=None):

@@ -81,7 +81,7 @@ def can_cast(from_, to):
     if not isinstance(to, Dtype):
         raise TypeError(f"can_cast: to is a dtype, not {to!r}")
     if not isinstance(dtype, Dtype):
-        raise ValueError(f"can_cast: from_ is an array or a dtype, not {from_!r}")
+        raise (TypeError if from_ is None else ValueError)(f"can_cast: from_ is an array or a dtype, not {from_!r}")
     return _mlx.result_type(dtype, to) == to
 
 

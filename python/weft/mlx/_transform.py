@@ -81,7 +81,7 @@ def _check_indices(what, *indices):
 
 
 def _check(argnums, argnames):
-    numbers = [0] if argnums is None and not argnames else [argnums] if hasattr(type(argnums), "__index__") else list(argnums or [])
+    numbers = [0] if argnums is None and not argnames else [argnums] if hasattr(type(argnums), "__index__") and not getattr(argnums, "ndim", 0) else [] if argnums is None else list(argnums)
     if not all(hasattr(type(k), "__index__") for k in numbers):
         raise TypeError(f"value_and_grad: argnums {argnums} are numbers")
     numbers = [operator.index(k) for k in numbers]
