@@ -57,7 +57,8 @@ struct failure *device_missing(int n) {
 
 /* It was there when the work was planned. */
 static struct failure *device_gone(const struct device *d) {
-  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: the device (%s) is not there any more: a child of fork has 0 alone", d->backend->name);
+  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: the device (%s) is not there any more: a child of fork has 0 alone",
+              d->backend->name);
 }
 
 struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what, uint64_t origin) {

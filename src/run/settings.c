@@ -97,7 +97,8 @@ int64_t weft_set(weft_setting s, int64_t v) {
   switch (s) {
     case WEFT_DEVICE:
       if (v < 0 || v >= device_count())
-        return report(WEFT_ERR_DEVICE, "weft_set: there is no device %lld: there are 0 to %d", (long long)v, device_count() - 1), -1;
+        return report(WEFT_ERR_DEVICE, "weft_set: there is no device %lld: there are 0 to %d", (long long)v,
+                      device_count() - 1), -1;
       eval_settings()->device = (int)v;
       return before;
     case WEFT_THREADS:

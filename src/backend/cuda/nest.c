@@ -448,8 +448,8 @@ static void hold(struct printer *p, const struct kir_stmt *time) {
       if (is_sum_in_time(s, &inside)) { ptx_hold(p, time, l, s, UNROLLED_IN_TIME); return; }
 }
 
-/* All steps of time, where a thread has at most one lane and holds what it can: lanes are no loops then. Whether to end is looked at
- * between pieces of time, not in each step. Other launches go on with what is printed behind it. */
+/* All steps of time, where a thread has at most one lane and holds what it can: lanes are no loops then. Whether to end is looked
+ * at between pieces of time, not in each step. Other launches go on with what is printed behind it. */
 static void straight_steps(struct printer *p, const struct kir_stmt *s, const char *end, const char *done, struct where w) {
   const char *others = ptx_label(p, "others"), *piece = ptx_label(p, "piece"), *again = ptx_label(p, "straight"),
              *t = ptx_val(p, s->var), *over = ptx_own(p, OWN_PRED), *last = ptx_own(p, OWN_LONG);

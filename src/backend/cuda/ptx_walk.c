@@ -150,7 +150,8 @@ static int row_of(const struct printer *p, const struct kir_stmt *s) {
   if (first < 0) return 0;
   int most = AT_ONCE / kir_width((weft_dtype)p->k->bufs[s->buf].dtype), n = 1;
   while (most > 1 && (length % most || first % most)) most /= 2;
-  for (const struct kir_stmt *x = s->next; x && n < most && element(p, x, &other) == first + n && is_same_row(s, x); x = x->next) n++;
+  const struct kir_stmt *x = s->next;
+  for (; x && n < most && element(p, x, &other) == first + n && is_same_row(s, x); x = x->next) n++;
   return n == most && n > 1 ? n : 0;
 }
 
@@ -207,7 +208,8 @@ struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop,
   for (const struct kir_stmt *s = loop->body.first; s && all.n < MOST_WALKS; s = s->next) {
     if (!may_walk(p, loop, s)) continue;
     struct ptx_walk *w = &all.walk[all.n++];
-    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s), .n_row = in_lane && all.depth ? row_of(p, s) : 0 };
+    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s) };
+    if (in_lane && all.depth && !p->guard) w->n_row = row_of(p, s);
     begin(p, loop, w);
     for (int i = 1; i < w->n_row; i++) s = s->next;
   }
@@ -425,8 +427,8 @@ static void hold_moving(struct printer *p, const struct kir_stmt *time, const st
   }
 }
 
-/* The one number of a step that the subscripts of an access of a local mention, once and by itself; else -1. `inside`: a loop in the
- * lane whose variable is 0. */
+/* The one number of a step that the subscripts of an access of a local mention, once and by itself; else -1. `inside`: a loop in
+ * the lane whose variable is 0. */
 static int swinging(const struct printer *p, const struct kir_stmt *time, const struct kir_stmt *lane, int inside,
                     const struct kir_stmt *s) {
   int number = -1;
@@ -447,7 +449,7 @@ static void hold_swings(struct printer *p, const struct kir_stmt *time, const st
                         int inside) {
   struct ptx_held *h = &p->held;
   for (const struct kir_stmt *s = b->first; s && h->n_swings < PTX_SWINGS; s = s->next) {
-    if (s->kind == KIR_SERIAL && inside < 0) {
+    if (s->kind == KIR_SERIAL && s->extent == KIR_N && inside < 0) {
       ptx_line(p, "mov.s64 %s, 0", ptx_val(p, s->var));
       hold_swings(p, time, lane, &s->body, s->var);
     }
@@ -490,9 +492,10 @@ void ptx_step_held(struct printer *p, const char *more) {
 void ptx_fetch_held(struct printer *p) {
   const char *guard = p->guard;
   p->guard = p->held.is;
-  for (int i = 0; i < p->held.n_moving; i++)
-    if (p->held.moving[i].reg)
-      ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[p->held.moving[i].s->buf].dtype, p->held.moving[i].reg, p->held.moving[i].at);
+  for (int i = 0; i < p->held.n_moving; i++) {
+    weft_dtype d = (weft_dtype)p->k->bufs[p->held.moving[i].s->buf].dtype;
+    if (p->held.moving[i].reg) ptx_load(p, ".global.nc", d, p->held.moving[i].reg, p->held.moving[i].at);
+  }
   p->guard = guard;
 }
 
