@@ -20,14 +20,14 @@ CONTAINERS = ("Scan", "OpFromGraph", "IfElse", "CheckAndRaise", "RandomVariable"
 class Step:
     """A node: its row, and the slots it reads and writes."""
 
-    __slots__ = ("node", "rule", "ins", "outs", "folds", "is_plain", "performer")
+    __slots__ = ("node", "rule", "ins", "outs", "folds", "is_plain", "is_container", "performer")
 
     def __init__(self, node, ins, outs):
         self.node, self.ins, self.outs, self.performer = node, ins, outs, None
         self.is_plain = all(is_array(v) for v in (*node.inputs, *node.outputs) if not isinstance(v, Constant))
         self.rule = find(node) if self.is_plain else None
-        self.folds = self.is_plain and all(is_small(v) for v in node.outputs) and not any(
-            kind.__name__ in CONTAINERS for kind in type(node.op).__mro__)
+        self.is_container = any(kind.__name__ in CONTAINERS for kind in type(node.op).__mro__)
+        self.folds = self.is_plain and all(is_small(v) for v in node.outputs) and not self.is_container
 
     def line(self):
         """The user's line that made the node, or something inside of it, as its file and number; None: rewrites do not know it."""

@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 import weft
 from numpy import asarray
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.type import RandomType
@@ -36,6 +37,8 @@ traces = Counter()
 def dtype_out(variable):
     """What the type says, but for running sums, which say what is added where NumPy gives what it adds up to, and for the vectors of
     a Hermitian matrix, which say they are real."""
+    while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
+        [variable] = variable.owner.inputs
     op = variable.owner.op if variable.owner is not None else None
     is_as_computed = isinstance(op, CumOp) or fallback.is_mistyped(variable)
     return None if is_as_computed else getattr(variable.type, "dtype", None)

@@ -155,15 +155,6 @@ def has_row(op):
 
 def apply(op, node, values):
     """The results of a scalar Op, of arrays that broadcast. The node tells the dtypes; its Op may be an Elemwise of this one."""
-    try:
-        return apply_row(op, node, values)
-    except TypeError:
-        if any(v.type.dtype.startswith("complex") for v in (*node.inputs, *node.outputs)):
-            raise NoRow(op) from None  # weft has it not of complex numbers
-        raise
-
-
-def apply_row(op, node, values):
     kind, dtype = kind_of(op), node.outputs[0].type.dtype
     if kind in IN_RESULT_DTYPE:
         function = COMPLEX.get(kind) if dtype.startswith("complex") else None

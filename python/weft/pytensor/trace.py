@@ -96,7 +96,12 @@ class Trace:
                 return fallback.perform(step, values)
             if step.rule is None:
                 raise NoRow(step.node.op)
-            results = step.rule(step.node, values, self)
+            try:
+                results = step.rule(step.node, values, self)
+            except TypeError:
+                if not is_complex(step.node) or step.is_container:
+                    raise
+                raise NoRow(step.node.op) from None  # weft has it not of complex numbers
             return results if isinstance(results, (list, tuple)) else [results]
         except (NeedsValue, NoRow, NotImplementedError, weft.NoValueError) as error:
             slot = None if there is None else slot_of(getattr(error, "value", None), there)
@@ -170,6 +175,10 @@ class Trace:
     def require(self, x, holds, kind, message):
         """x, if holds(x) is true of all its elements."""
         return self.check(x, holds(x), kind, message)
+
+
+def is_complex(node):
+    return any(str(dtype_of(v)).startswith("complex") for v in (*node.inputs, *node.outputs))
 
 
 def dtype_of(variable):
