@@ -886,6 +886,13 @@ def test_extrema_with_an_initial_value_are_of_nothing_too(rng):
     assert f(np.zeros(2)) == np.log(2) and f(np.zeros(3)) == np.log(3) and f(np.zeros(0)) == -np.inf
 
 
+def test_an_inverse_of_infinities_is_that_of_numpy():
+    x = pt.dmatrix("x")
+    f = function([x], pt.linalg.inv(x))
+    for value in ([[np.inf, np.inf], [np.inf, np.inf]], [[np.inf, 1], [1, 1]], [[1, np.inf], [2, 3]], [[-np.inf, 1], [1, 2]], [[1, 2], [2, np.inf]]):
+        np.testing.assert_array_equal(f(np.array(value, float)), np.linalg.inv(value))
+
+
 def test_an_inverse_of_nan_is_nan():
     m = pt.dmatrix("m")
     assert np.isnan(function([m], pt.linalg.inv(m))(np.full((2, 2), np.nan))).all()

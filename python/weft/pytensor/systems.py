@@ -101,7 +101,7 @@ def inverse(node, values, trace):
     there = shape_if_known(a)
     if there and there[-1] != there[-2]:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
-    is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(weft.isnan(a), (-2, -1)))
+    is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(~weft.isfinite(a), (-2, -1)))  # LAPACK divides by inf - inf too
     return trace.check(linalg.inv(a), is_regular, np.linalg.LinAlgError, "Singular matrix")
 
 
