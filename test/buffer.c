@@ -655,6 +655,7 @@ static int child_holds_all(void) {
 }
 
 TEST(a_child_finishes_the_loads_that_its_parent_had_begun) {
+  if (UNDER_ASAN) return test_skip("the allocator of AddressSanitizer may be locked for ever in a child of several threads");
   if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   struct source *s = open_source();
   for (int r = 0; r < 20; r++) {
