@@ -486,6 +486,7 @@ static bool is_shared(struct work *w, int group) {
 /* What is made of the results of folds that threads share: it has a kernel of its own. */
 static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
   int inner = folded_axis(&w->group[group]);
+  if (inner < 0) return false; /* nothing is folded */
   for (int k = 0; k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
   return reads_fold(w, n, group) && is_shared(w, group);
 }
