@@ -656,6 +656,33 @@ TEST(a_loop_by_rows_multiplies_the_rows_it_is_given_itself) {
   }
 }
 
+/* t counts, x <- x / 2 + y of 3000 elements, y <- y + 2 t; which comes first of what is carried is no matter. */
+TEST(a_loop_that_carries_numbers_and_a_vector_in_any_order_is_a_kernel) {
+  enum { N = 3000, STEPS = 5 };
+  for (int order = 0; order < 6; order++) {
+    weft_scope *s = weft_scope_open();
+    weft_loop *l = weft_loop_open(weft_integer(STEPS));
+    static const int which[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    weft_array *begin[] = { weft_cast(weft_scalar(0), WEFT_F64), weft_alias(weft_full(WEFT_F64, WEFT_DIMS(N), 8)),
+                            weft_cast(weft_scalar(0), WEFT_F64) };
+    weft_array *c[3];
+    for (int k = 0; k < 3; k++) c[which[order][k]] = weft_loop_carry(l, begin[which[order][k]]);
+    weft_loop_next(l, c[0], weft_add(c[0], weft_scalar(1)));
+    weft_loop_next(l, c[1], weft_add(weft_mul(c[1], weft_scalar(0.5)), c[2]));
+    weft_loop_next(l, c[2], weft_add(c[2], weft_mul(c[0], weft_scalar(2))));
+    weft_array *last[] = { weft_loop_last(l, c[1]), weft_loop_last(l, c[2]) };
+    weft_loop_close(l);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(2, last, &cost));
+    EXPECT_INT(cost.kernels, 2); /* the loop, and 0 as a value */
+    double x = 8, y = 0, got[N];
+    for (int t = 0; t < STEPS; t++) x = x / 2 + y, y += 2 * t;
+    if (read_f64(last[0], N, got)) EXPECT(got[0] == x && got[N - 1] == x);
+    if (read_f64(last[1], 1, got)) EXPECT(got[0] == y);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_product_that_others_read_too_is_a_sequence_of_its_loop) {
   enum { N = 5 * 35 * 20, HIGH = 35 * 24 };
   static double v[N], p[HIGH], q[HIGH];
