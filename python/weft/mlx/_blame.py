@@ -77,7 +77,7 @@ _EITHER = {  # parameters that are of another kind in these functions
     "loc": {"normal"},
     "offset": {"rope"},
     "mode": {"pad"},
-    "shape": {"zeros", "ones", "full", "empty", "reshape"},
+    "shape": {"zeros", "ones", "full", "empty", "reshape", "broadcast_to"},
     "axes": {"fftshift", "ifftshift", "tensordot", "transpose", "permute_dims"},
     "padding": {"conv_general"},
     "upper": {"truncated_normal"},
