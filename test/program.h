@@ -47,6 +47,7 @@ struct build {
   bool is_written_out;
   const struct plain *leaf[PROGRAM_STEPS];           /* not NULL: instead of the leaf's value */
   weft_array *given[PROGRAM_STEPS];                  /* not NULL: instead of the step */
+  int named;                                         /* 1 + the step that gets another name, by which derivatives are asked for; 0: none */
   bool is_open;                                      /* inputs of functions have sizes that only a call tells */
   uint64_t touches;                                  /* not 0: parts are evaluated, asked for sizes, owned and disowned on the way; by chance */
   weft_array *owned[PROGRAM_OUTS];                   /* meanwhile */
@@ -54,6 +55,7 @@ struct build {
   weft_array *at[PROGRAM_STEPS][PROGRAM_OUTS];
   char why[256];
 };
+bool program_has(const struct program *, int i);
 bool program_build(struct build *);                  /* at[i] are the arrays; false: one is bad, and why says so */
 
 /* What programs that were built have used: public functions, options, ways to use them. Counts are shared with processes that

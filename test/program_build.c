@@ -22,6 +22,7 @@ static const char *const options[] = {
   "state let go before it is read", "state given to a call", "evaluated by several threads", "dropped while computed", "dropped between rounds",
   "view of a state held", "result held", "evaluated on the way", "evaluated in the background on the way", "several evaluated on the way",
   "sizes asked on the way", "owned on the way", "disowned on the way", "mapped after it has run",
+  "second derivative by what is between", "second derivative by what is in a region", "call that may capture",
 };
 static int64_t *uses;
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -162,9 +163,21 @@ bool build_block(struct build *b, int block) {
   for (int i = 0; i < b->p->n; i++) {
     if (b->p->step[i].block != block || b->p->step[i].is_dead) continue;
     if (!build_step(b, i)) return false;
+    if (b->named == i + 1) b->at[i][0] = weft_alias(b->at[i][0]);
     if (b->touches) touch(b, i, before), before = b->at[i][0] ? i : before;
   }
   return true;
+}
+
+static bool is_parent(const struct program *p, int block, const struct kind *kind) {
+  for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && p->step[i].row == kind && (p->step[i].body[0] == block || p->step[i].body[1] == block)) return true;
+  return false;
+}
+/* Whether the step is an array that whoever builds the program has: of the whole, or of a region that is computed again. */
+bool program_has(const struct program *p, int i) {
+  int block = p->step[i].block;
+  while (block > 0 && (is_parent(p, block, &kind_checkpoint) || is_parent(p, block, &kind_custom))) block = p->blocks[block].parent;
+  return !block;
 }
 
 bool program_build(struct build *b) {
@@ -179,10 +192,6 @@ static weft_array *result(const struct build *b, int block, int k) { return b->a
 static weft_array *operand(const struct build *b, const struct step *s, int k) { return b->at[s->in[k]][0]; }
 static weft_array *row(weft_array *xs, int64_t t) { return weft_squeeze(weft_slice(xs, 0, t, t + 1, 1), 0); }
 
-static bool is_parent(const struct program *p, int block, const struct kind *kind) {
-  for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && p->step[i].row == kind && (p->step[i].body[0] == block || p->step[i].body[1] == block)) return true;
-  return false;
-}
 static bool is_inside(const struct program *p, int block, const struct kind *kind) {
   for (; block > 0; block = p->blocks[block].parent) if (is_parent(p, block, kind)) return true;
   return false;
@@ -506,7 +515,7 @@ MAKE(call) {
   struct form param[PROGRAM_INS];
   int n = take_arguments(p, &s, 3, p->is_smooth ? FLOAT : 0, param);
   if (!n) return false;
-  int block = s.body[0] = block_open(p, true, n, param);
+  int block = s.body[0] = block_open(p, !once_in(p, 3), n, param);
   fill(p, 1 + (int)any(p, 5));
   bool ok = take_results(p, block, 2, p->is_smooth ? FLOAT : 0);
   block_close(p, block);
@@ -542,6 +551,7 @@ BUILD(call) {
   }
   for (int k = 1; k < s->n_in; k++) if (s->in[k] == s->in[0]) used("one array twice in a call");
   if (is_inside(b->p, s->block, s->row)) used("call in a call");
+  if (!b->p->blocks[block].is_closed) used("call that may capture");
   if (b->is_open && s->p[0]) {
     if (call_function(b, s, true, out)) return used("call with open sizes"), true;
     used("excused");

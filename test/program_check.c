@@ -266,6 +266,8 @@ static bool find_slopes(const struct program *p, FILE *out, int n_x, const int x
   return ok || *is_skipped || no_vjp;
 }
 
+static bool check_second(const struct program *, FILE *, int n_x, const int x[], int n_y, const int at[], const struct plain v[]);
+
 static bool check_gradient(const struct program *p, FILE *out, const struct truth *t) {
   int x[16], at[PROGRAM_OUTS], n_x = 0, n = 0;
   struct plain v[PROGRAM_OUTS];
@@ -279,12 +281,12 @@ static bool check_gradient(const struct program *p, FILE *out, const struct trut
   if (ok && n && n_x && !is_skipped && isfinite(s.forward) && s.size < 1e7) {
     used("jvp checked");
     if (s.has_backward && !(fabs(s.forward - s.backward) <= 1e-8 * (s.size + 1e-3)))
-      ok = snprintf(text, sizeof text, "<v, J u> is %.17g, <J'v, u> is %.17g", s.forward, s.backward), found(p, out, "gradient", text);
+      snprintf(text, sizeof text, "<v, J u> is %.17g, <J'v, u> is %.17g", s.forward, s.backward), ok = found(p, out, "gradient", text);
     struct build *b = calloc(1, sizeof *b);
     weft_array *y[PROGRAM_OUTS];
     weft_scope *scope = weft_scope_open();
     *b = (struct build){ .p = p, .is_written_out = true };
-    bool can = ok && program_build(b);
+    bool can = ok && program_build(b) && evaluated(b) < 0; /* what was evaluated for its size stays as it is */
     for (int k = 0; can && k < n; k++) y[k] = b->at[at[k]][0];
     double size = 0, slope[2] = { 0 };
     for (int i = 0; can && i < 2; i++) {
@@ -297,13 +299,110 @@ static bool check_gradient(const struct program *p, FILE *out, const struct trut
       used("gradient checked");
       for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && p->step[i].row->build) used(!strcmp(p->step[i].row->name, "weft_call") ? "gradient of a call" : !strcmp(p->step[i].row->name, "weft_loop_open") ? "gradient of a loop" : "");
       if (fabs(s.forward - want) > 1e-4 * fabs(want) + 30 * doubt + 1e-6 * (1 + size))
-        ok = snprintf(text, sizeof text, "<v, J u> is %.10g, <J'v, u> %.10g, by differences %.10g", s.forward, s.backward, want), found(p, out, "derivative", text);
+        snprintf(text, sizeof text, "<v, J u> is %.10g, <J'v, u> %.10g, by differences %.10g", s.forward, s.backward, want), ok = found(p, out, "derivative", text);
     }
     weft_scope_discard(scope);
     free(b);
   }
+  if (ok && n && n_x && p->seed % 2) ok = check_second(p, out, n_x, x, n, at, v);
   for (int k = 0; k < n; k++) plain_free(&v[k]);
   return ok;
+}
+
+/* ---- derivatives of derivatives, by arrays between ---- */
+
+/* A smooth step that whoever builds the program has, by chance, rather one of a region; -1: there is none. */
+static int between(const struct program *p) {
+  int found = -1, in_region = -1;
+  uint64_t n = 0;
+  for (int i = 0; i < p->n; i++) {
+    const struct step *s = &p->step[i];
+    bool is_array = !s->is_dead && s->row != &kind_leaf && s->row != &kind_param && (!s->row->build || s->row == &kind_item);
+    if (!is_array || s->form.dtype != WEFT_F64 || !is_known(&s->form) || !count_of(&s->form) || !program_has(p, i)) continue;
+    if (p->seed / 5 % ++n == 0) found = i;
+    if (s->block && (in_region < 0 || p->seed / 7 % 2)) in_region = i;
+  }
+  return in_region < 0 || p->seed / 11 % 4 == 0 ? found : in_region;
+}
+
+static weft_array *added(weft_array *sum, weft_array *y, const struct plain *weights) {
+  weft_array *more = weft_sum(weft_mul(y, plain_array(weights, 0)), WEFT_ALL);
+  return sum ? weft_add(sum, more) : more;
+}
+
+/* What copies the arrays above it when a derivative is taken: x times c, by a function that has captured c; or x, by a choice. */
+enum { AS_IT_IS, IN_A_REGION, OF_A_CAPTOR, OF_A_CHOICE, PLACES };
+
+static weft_array *from_place(const struct build *b, int place, weft_array *x, weft_array *c) {
+  if (b->is_written_out) return place == OF_A_CAPTOR ? weft_mul(x, c) : weft_alias(x);
+  if (place == OF_A_CHOICE) return weft_choose(weft_lt(c, weft_scalar(2)), x, weft_sin(x));
+  int64_t dims[PLAIN_RANK];
+  for (int k = 0; k < weft_rank(x); k++) dims[k] = weft_dim(x, k);
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, weft_rank(x), dims), *y = weft_mul(in, c);
+  weft_call(weft_compile(body, 1, &in, 1, &y), 1, &x, 1, &y);
+  return y;
+}
+
+/* <v, J u>, or <J' v, u>, of the program written or written out, by the step that is named. NULL: it cannot be built. */
+static weft_array *second(struct build *b, int n_x, const int x[], int n_y, const int at[], const struct plain v[]) {
+  weft_array *xs[16], *u[16], *y[PROGRAM_OUTS], *seed[PROGRAM_OUTS], *d[16], *slope = NULL, *by, *c = weft_full(WEFT_F64, 0, NULL, 1.25);
+  struct plain up[16];
+  bool is_forward = b->p->seed / 3 % 3 == 0, is_forward_again = b->p->seed / 9 % 3 == 0;
+  int place = (int)(b->p->seed / 27 % PLACES);
+  for (int j = 0; j < n_x; j++) {
+    xs[j] = plain_array(&b->p->step[x[j]].value, 0), up[j] = weights_like(&b->p->step[x[j]].value, 3 * j), u[j] = plain_array(&up[j], 0);
+    b->given[x[j]] = place < OF_A_CAPTOR ? xs[j] : from_place(b, place, xs[j], c = weft_alias(c));
+  }
+  bool ok = program_build(b);
+  by = ok ? b->at[b->named - 1][0] : NULL;
+  weft_array *factor = ok ? weft_sum(weft_sin(by), WEFT_ALL) : NULL; /* most programs are linear in most of their arrays */
+  for (int k = 0; ok && k < n_y; k++) y[k] = weft_mul(b->at[at[k]][0], factor), seed[k] = plain_array(&v[k], 0);
+  if (ok && place == IN_A_REGION && !b->is_written_out) weft_checkpoint(n_x, xs, n_y, y);
+  int n = n_x;
+  if (place == OF_A_CAPTOR) xs[n] = c, u[n++] = c; /* that of the last x */
+  if (ok && is_forward) weft_jvp(n, xs, u, n_y, y, d);
+  else if (ok) weft_vjp(n_y, y, seed, n, xs, d);
+  for (int k = 0; ok && k < (is_forward ? n_y : n_x); k++) slope = added(slope, d[k], is_forward ? &v[k] : &up[k]);
+  for (int j = 0; j < n_x; j++) plain_free(&up[j]);
+  weft_array *ones = ok ? weft_full_like(by, 1) : NULL;
+  if (ok && is_forward_again) weft_jvp(1, &by, &ones, 1, &slope, &slope);
+  else if (ok) weft_grad(slope, 1, &by, &slope);
+  return slope;
+}
+
+/* Of the program as it is written, and written out. A side of a choice may not be asked. */
+static bool check_second(const struct program *p, FILE *out, int n_x, const int x[], int n_y, const int at[], const struct plain v[]) {
+  enum { MOST = 800 };
+  struct build *b = calloc(1, sizeof *b);
+  struct results got = { 0 };
+  struct plain want;
+  bool is_skipped = false, ok = true;
+  int by = program_size(p) <= MOST ? between(p) : -1;
+  weft_scope *scope = weft_scope_open();
+  *b = (struct build){ .p = p, .named = by + 1 };
+  weft_array *d = by < 0 ? NULL : second(b, n_x, x, n_y, at, v);
+  if (d) {
+    weft_status s = weft_check(d);
+    is_skipped = s == WEFT_ERR_UNSUPPORTED || (s && (is_excused(weft_message()) || strstr(weft_message(), "was copied into a loop or choice")));
+    ok = is_skipped || compute(p, out, "second derivative by what is between", 1, &d, &got, &is_skipped);
+  }
+  weft_scope_discard(scope);
+  if (ok && d && !is_skipped) {
+    scope = weft_scope_open();
+    *b = (struct build){ .p = p, .named = by + 1, .is_written_out = true };
+    d = second(b, n_x, x, n_y, at, v);
+    if (d && plain_graph(1, &d, 0, NULL, &want)) {
+      char why[256], text[300];
+      used(p->step[by].block ? "second derivative by what is in a region" : "second derivative by what is between");
+      if (!is_same(p, &want, &got.y[0], false, why)) snprintf(text, sizeof text, "by %%%d: %s", by, why), ok = found(p, out, "second derivative by what is between", text);
+      plain_free(&want);
+    }
+    weft_scope_discard(scope);
+  }
+  results_free(&got);
+  free(b);
+  return ok || is_skipped;
 }
 
 /* ---- mapped ---- */
