@@ -516,6 +516,38 @@ TEST(substitution_by_another_size_infers_the_rest_again) {
   weft_scope_discard(s);
 }
 
+/* As where the argument of a call is made of a loop whose copy tells its length anew. */
+TEST(substitution_by_another_size_takes_a_call_along) {
+  for (int is_fixed = 0; is_fixed < 2; is_fixed++) {
+    weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(is_fixed ? 2 : WEFT_ANY, 1)), *y = weft_mul(in, weft_scalar(10));
+    weft_function *f = weft_compile(body, 1, &in, 1, &y);
+    weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(2, 1), (double[]){ 1, 2 }), *rows = rows_below_three(f64s(1, (double[]){ is_fixed ? 1.5 : 1 }));
+    weft_call(f, 1, &x, 1, &y);
+    struct failure *why = NULL;
+    struct node *out = substituted(weft_sum(y, 0), x, rows, &why);
+    EXPECT(out != NULL);
+    failure_release(why);
+    if (out) EXPECT_F64(array_of(out), is_fixed ? 22.5 + 33.75 : 15 + 22.5 + 33.75);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(substitution_by_another_size_takes_a_checkpoint_and_own_rules_along) {
+  for (int is_custom = 0; is_custom < 2; is_custom++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = f64s(2, (double[]){ 1, 2 }), *longer = f64s(3, (double[]){ 1, 2, 3 }), *y = weft_mul(x, x);
+    if (is_custom) weft_custom(1, &x, 1, &y, NULL);
+    else weft_checkpoint(1, &x, 1, &y);
+    struct failure *why = NULL;
+    struct node *out = substituted(weft_sum(y, 0), x, longer, &why);
+    EXPECT(out != NULL);
+    if (out) EXPECT_F64(array_of(out), 14);
+    failure_release(why);
+    weft_scope_discard(s);
+  }
+}
+
 /* Steps of libraries: what they compute of more rows and of longer ones is what they compute of these at once. */
 static weft_array *sorted(weft_array *x) { return weft_sort(x, -1); }
 static weft_array *order(weft_array *x) { return weft_argsort(x, -1); }

@@ -6,6 +6,7 @@
 #include "graph/copy.h"
 #include <string.h>
 #include "base/mem.h"
+#include "graph/recall.h"
 #include "op/op.h"
 
 bool dim_table_add(struct dim_table *t, dim symbol, dim value) {
@@ -85,12 +86,22 @@ static bool all_fit(const struct copy *c, int i) {
   return true;
 }
 
-/* n: with a reference; others have one too where it is an operand that will do. */
-static bool replace(struct copy *c, int i, struct node *n) {
+/* What n is, by another name. Takes over the reference. */
+static struct node *alias(struct node *n) {
+  struct node *y = node_make(&op_alias, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, NULL, 0);
+  node_release(n);
+  return y;
+}
+
+bool copy_replace(struct copy *c, int i, struct node *n) {
+  const struct node *of = c->g.node[i];
+  bool is_new = n && atomic_load(&n->refs) == 1;
+  if (n && !is_new && c->kind == COPY_SAME) n = alias(n), is_new = true;
   if (!n) return no_memory(c);
-  if (atomic_load(&n->refs) == 1) n->copy_of = node_first(c->g.node[i]);
-  n->weak = c->g.node[i]->weak;
-  n->origin = c->g.node[i]->origin;
+  if (is_new && c->kind != COPY_APPLIED) n->copy_of = node_first(of);
+  if (is_new && c->kind == COPY_SAME) n->same_as = node_same(of), atomic_store_explicit(&copies_some, true, memory_order_relaxed);
+  n->weak = of->weak;
+  n->origin = of->origin;
   c->now[i] = n;
   struct failure *f = n->op->agree ? n->op->agree(n) : NULL;
   return f ? copy_fail(c, f) : true;
@@ -104,7 +115,7 @@ static bool infer(struct copy *c, int i, struct node *const in[]) {
   struct node *now = n->op->again(n, in, &f);
   if (!now && f) return copy_fail(c, f);
   if (now && n->op == &op_loop) loop_rename(now, ((const struct loop_attr *)n->attr)->loop, &c->sizes);
-  return replace(c, i, now);
+  return copy_replace(c, i, now);
 }
 
 /* attr is a copy; where the op has a resize rule, it holds references until it is dropped here. */
@@ -118,7 +129,7 @@ static bool remake(struct copy *c, int i, const dim dims[], struct node *const i
   }
   bool ok = true;
   if (is_changed)
-    ok = replace(c, i, node_make(n->op, n->dtype, n->rank, dims, subgraph_arity(&c->g, i), in, attr, n->attr_bytes));
+    ok = copy_replace(c, i, node_make(n->op, n->dtype, n->rank, dims, subgraph_arity(&c->g, i), in, attr, n->attr_bytes));
   if (has_rule && n->op->drop) n->op->drop(attr);
   return ok;
 }
@@ -134,11 +145,12 @@ static bool forgets_length(const struct node *n, struct node *const in[], const 
   return false;
 }
 
-/* Whether n, which will have these sizes, is a result of a step of a library whose copy in `in` has results of others. */
+/* Whether n, which will have these sizes, is a result of a node with several whose copy in `in` has results of others. Not of a
+ * loop: its lengths are renamed. */
 static bool outgrows(const struct node *n, struct node *const in[], const dim dims[]) {
   dim now[2 * WEFT_RANK_MAX];
   int rank = 0;
-  if (n->op == &op_item && in[0]->op->kind == OP_LIBRARY)
+  if (n->op == &op_item && in[0]->op != &op_loop)
     in[0]->op->many->type(in[0], ((const struct item_attr *)n->attr)->k, &rank, now);
   for (int k = 0; k < rank; k++) if (!dim_same(dims[k], now[k])) return true;
   return false;
@@ -194,7 +206,7 @@ static bool owns_steps(const struct node *n) {
 }
 
 static bool renew(struct copy *c, dim symbol) {
-  dim told = c->has_same_values ? dim_resolve(symbol) : symbol;
+  dim told = c->kind == COPY_OTHER ? symbol : dim_resolve(symbol);
   if (dim_is_known(symbol)) return true; /* a copy of a loop that had run: it was told already */
   if (dim_in(&c->sizes, symbol) != symbol) return true;
   return dim_table_add(&c->sizes, symbol, dim_is_known(told) ? told : dim_symbol()) || no_memory(c);

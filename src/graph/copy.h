@@ -4,11 +4,18 @@
 #define WEFT_COPY_H
 #include "graph/subgraph.h"
 
+/* What copies are to the nodes they are copies of. */
+enum copy_kind {
+  COPY_OTHER,   /* they may have other values, and lengths of loops are told anew */
+  COPY_APPLIED, /* the body of a function on other inputs: lengths that were told stay, and nobody looks for them by its nodes */
+  COPY_SAME     /* they have the same values: lengths that were told stay, and whoever asks for a node finds its copies */
+};
+
 struct copy {
   struct subgraph g;
   struct node **now;       /* what node i has become; a reference each. NULL: still itself */
   struct dim_table sizes;  /* symbols that have become something else */
-  bool has_same_values;    /* whatever is another node has the value it had: a length that has been told stays */
+  enum copy_kind kind;
   struct failure *failure; /* NULL: none so far */
 };
 
@@ -20,6 +27,8 @@ struct node *copy_of(const struct copy *, int i);  /* no reference */
 bool copy_renew(struct copy *, bool (*changes)(const struct copy *, int i));
 /* Whether the attribute of n, which may contain sizes, is another one with these symbols replaced. in: its operands. */
 bool attr_mentions(const struct node *n, int n_in, struct node *const in[], struct dim_table *);
+/* n is node i again; takes over the reference. A node that others have too gets a name of its own where that is asked for. */
+bool copy_replace(struct copy *, int i, struct node *n);
 bool copy_node(struct copy *, int i);              /* its operands have been done. false: failure says why */
 bool copy_fail(struct copy *, struct failure *);   /* takes it over; returns false */
 /* The targets with references; frees everything. Passes the failure on, if there is one. */

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "graph/copy.h"
 #include "graph/function.h"
+#include "graph/recall.h"
 #include "op/op.h"
 
 _Atomic bool calls_some;
@@ -40,8 +41,7 @@ static bool expand_at(struct expansion *e, int i, struct node **results[]) {
   if (n->op != &op_item || !subgraph_arity(&c->g, i)) return copy_node(c, i);
   struct node **made = results[c->g.operand[c->g.first[i]]];
   if (!made) return copy_node(c, i);
-  c->now[i] = node_retain(made[((const struct item_attr *)n->attr)->k]);
-  return true;
+  return copy_replace(c, i, node_retain(made[((const struct item_attr *)n->attr)->k])); /* of its own, even if it is an argument */
 }
 
 static void free_results(const struct subgraph *g, struct node **results[]) {
@@ -56,7 +56,7 @@ static void free_results(const struct subgraph *g, struct node **results[]) {
 static bool changes(const struct copy *c, int i) { return ((const struct expansion *)c)->is_expanded[i]; }
 
 static bool expand_marked(struct expansion *e) {
-  e->c.has_same_values = true; /* loops that have run are as long as they were */
+  e->c.kind = COPY_SAME;
   if (!copy_renew(&e->c, changes)) return false;
   struct node ***results = mem_alloc((size_t)e->c.g.n * sizeof *results);
   bool ok = results ? true : no_memory(&e->c);
@@ -129,13 +129,31 @@ struct sought { uint64_t oldest; int n; struct node *const *x; };
 
 static bool is_sought(const struct sought *s, const struct node *n) {
   if (!s->n) return n->op == &op_value || n->op == &op_input || n->op == &op_loop_var;
-  for (int j = 0; j < s->n; j++) if (s->x[j] == n) return true;
+  for (int j = 0; j < s->n; j++) if (node_same(s->x[j]) == node_same(n)) return true;
   return false;
 }
 
 static bool is_input(const struct weft_function *f, const struct node *n) {
   for (int k = 0; k < f->n_in; k++) if (f->in[k] == n) return true;
   return false;
+}
+
+/* Whether x is made of an input: in a call it is another one. -1: out of memory. */
+static int is_of_input(const struct weft_function *f, struct node *x) {
+  struct subgraph g;
+  int found = 0;
+  if (!subgraph_take(&g, 1, &x, 0, NULL, oldest_of(f->n_in, f->in))) return -1;
+  for (int i = 0; i < g.n && !found; i++) found = is_input(f, g.node[i]);
+  subgraph_free(&g);
+  return found;
+}
+
+/* Whether a loop or choice of the body has a copy of one of them, which is for whoever finds that out to say. */
+static int captures_inside(const struct weft_function *f, const struct sought *s) {
+  int lost = s->n ? recall_lost(s->n, s->x, NULL, f->n_out, f->out, f->n_in, f->in) : -1;
+  if (lost < 0) return lost == -1 ? 0 : -1;
+  int is_of = is_of_input(f, s->x[lost]);
+  return is_of < 0 ? is_of : !is_of;
 }
 
 /* Functions whose bodies are to be looked at, each once. They are held, since who calls them may be dropped meanwhile. */
@@ -165,7 +183,7 @@ static int reads(const struct sought *s, const struct weft_function *f, struct m
     else found = subgraph_is_dropped(&g, i) || is_sought(s, n);
   }
   subgraph_free(&g);
-  return found;
+  return found ? found : captures_inside(f, s);
 }
 
 /* The same of a function, or of one that made what it has captured. */
@@ -183,11 +201,11 @@ struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[])
   struct node **all = mem_alloc((size_t)(m + n) * sizeof *all);
   if (!all) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
   for (int j = 0; j < m; j++) all[j] = y[j];
-  for (int j = 0; j < n; j++) all[m + j] = x[j];
+  for (int j = 0; j < n; j++) all[m + j] = node_retain(x[j]);
   struct sought s = { oldest_of(n, x), n, x };
   struct failure *why = expand_wanted(&(struct wanted){ captures, &s, .oldest = s.oldest }, m + n, all);
   for (int j = 0; j < m; j++) y[j] = all[j];
-  for (int j = 0; j < n; j++) x[j] = all[m + j];
+  for (int j = 0; j < n; j++) node_release(x[j]), x[j] = all[m + j];
   mem_free(all);
   return why;
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/spare.h"
 #include "graph/copy.h"
+#include "graph/recall.h"
 #include "graph/shape.h"
 #include "op/op.h"
 
@@ -63,11 +64,23 @@ static struct node **nodes_of(int n, weft_array *const a[], struct failure **why
   return NULL;
 }
 
-/* Bodies contain no calls, so that expanding one is one step. */
+/* An input by which the body does not know what it reads: a number, or what a loop or choice has copied. NULL: none. */
+static struct failure *not_inputs(const struct weft_function *f) {
+  for (int k = 0; k < f->n_in; k++)
+    if (f->in[k]->weak)
+      return fail(WEFT_ERR_ARG, scope_origin(),
+                  "weft_compile: input %d is a number, which no expression remembers; use weft_cast or weft_full", k + 1);
+  int lost = recall_lost(f->n_in, f->in, NULL, f->n_out, f->out, 0, NULL);
+  if (lost == -2) return fail(WEFT_ERR_MEMORY, scope_origin(), "weft_compile: out of memory");
+  return lost < 0 ? NULL : copied_inside("weft_compile", "input", lost);
+}
+
+/* Bodies contain no calls, so that expanding one is one step. Inputs may be any arrays, of which outputs may have copies. */
 static void expand_outputs(struct weft_function *f) {
-  uint64_t oldest = oldest_of(f->n_in, f->in);
-  f->failure = expand_calls_since(oldest, f->n_out, f->out);
-  if (!f->failure) f->failure = choose_sink(oldest, f->n_in, f->in, f->n_out, f->out);
+  f->failure = expand_calls_since(oldest_of(f->n_in, f->in), f->n_out, f->out);
+  if (!f->failure) f->failure = recall(f->n_in, f->in, f->n_out, f->out);
+  if (!f->failure) f->failure = not_inputs(f);
+  if (!f->failure) f->failure = choose_sink(oldest_of(f->n_in, f->in), f->n_in, f->in, f->n_out, f->out);
 }
 
 static void fill(struct weft_function *f, int n, weft_array *const in[], int m, weft_array *const out[]) {

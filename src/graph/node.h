@@ -53,6 +53,7 @@ struct node {
   uint32_t attr_bytes;
   uint64_t serial;         /* age: later nodes have larger ones */
   uint64_t copy_of;        /* the serial of the first it is a copy of; 0: it is none */
+  uint64_t same_as;        /* the serial of the first it is a copy of that has its value, whatever that is; 0: none (recall.h) */
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
@@ -85,6 +86,7 @@ int64_t node_live(void);
 /* Whether an owner alone keeps it: asked for, it is stored and forgets what it was made of. */
 static inline bool node_is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
 static inline uint64_t node_first(const struct node *n) { return n->copy_of ? n->copy_of : n->serial; }
+static inline uint64_t node_same(const struct node *n) { return n->same_as ? n->same_as : n->serial; }
 uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 void node_forget(struct node *);                      /* the same, but while a trace is open, when the last one ends */
@@ -129,12 +131,13 @@ void node_list_free(struct node_list *);
  * replaced node. out[] come with references. false: failed, and *failure says why. Iterative (graph/substitute.c). */
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                       struct node *out[], struct failure **);
-/* The same where to[i] has the value of from[i]: lengths of loops that have been told stay. */
+/* The same where to[i] has the value of from[i]: lengths of loops that have been told stay, and copies remember of which node
+ * they have the value. */
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **);
-/* graph_substitute, or graph_repeat for has_same_values, and symbol[i] becomes value[i] in every size of the copy, loop bodies
- * included. */
-bool graph_specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+/* graph_substitute, or for is_applied the body of a function on other inputs: lengths that have been told stay. symbol[i] becomes
+ * value[i] in every size of the copy, loop bodies included. */
+bool graph_specialise(bool is_applied, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
                       const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                       struct failure **);
 

@@ -47,12 +47,12 @@ static bool copy_all(struct copy *c, int n_walls) {
   return true;
 }
 
-static bool specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+static bool specialise(enum copy_kind kind, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
                        const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                        struct failure **failure) {
   struct copy c;
   bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_of(n_from, from));
-  c.has_same_values = has_same_values;
+  c.kind = kind;
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
       ok = copy_fail(&c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
@@ -60,18 +60,18 @@ static bool specialise(bool has_same_values, int n_from, struct node *const from
   return copy_end(&c, n, out, failure);
 }
 
-bool graph_specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+bool graph_specialise(bool is_applied, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
                       const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                       struct failure **failure) {
-  return specialise(has_same_values, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
+  return specialise(is_applied ? COPY_APPLIED : COPY_OTHER, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
 }
 
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                       struct node *out[], struct failure **failure) {
-  return specialise(false, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  return specialise(COPY_OTHER, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }
 
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **failure) {
-  return specialise(true, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  return specialise(COPY_SAME, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }

@@ -22,8 +22,6 @@ static void drop(const void *attr) {
 
 static bool trusts(const struct node *n) { return ((const struct call_attr *)n->attr)->is_trusting; }
 
-const struct op op_call = { .name = "call", .kind = OP_CALL, .hold = hold, .drop = drop, .trusts = trusts, .many = &call_many };
-
 /* Whether an output has a size that only the inside of the function knows, such as the length of a loop. Each call would
  * need a symbol of its own for it, so such a function is expanded where it is called. */
 static bool has_inner_size(const struct weft_function *f, const struct dim_table *bound) {
@@ -57,11 +55,19 @@ static void fail_all(int m, weft_array *out[], struct failure *f) {
   else failure_release(f);
 }
 
+/* A result is an array of its own, even if it is an argument or stands twice among them. Takes over the reference. */
+static struct node *named(struct node *y) {
+  if (atomic_load(&y->refs) == 1) return y;
+  struct node *n = node_make(&op_alias, (weft_dtype)y->dtype, y->rank, y->dims, 1, &y, NULL, 0);
+  node_release(y);
+  return n;
+}
+
 static void call_at_once(struct weft_function *f, struct node *const in[], weft_array *out[]) {
   struct node **made = mem_alloc((size_t)f->n_out * sizeof *made);
   struct failure *why = NULL;
   if (made && function_expand(f, in, made, &why))
-    for (int k = 0; k < f->n_out; k++) out[k] = array_of(made[k]);
+    for (int k = 0; k < f->n_out; k++) out[k] = array_of(named(made[k]));
   else fail_all(f->n_out, out, why ? why : fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
   mem_free(made);
 }
@@ -96,6 +102,27 @@ static bool fit_sizes(const struct weft_function *f, int i, struct node **in, st
   if ((*in = node_agree(*in, -1, dims))) return true;
   return *why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"), false;
 }
+
+/* On operands of other sizes: a loop that they are made of was copied, say, and tells its length anew. */
+static struct node *again(const struct node *n, struct node *const in[], struct failure **why) {
+  struct call_attr attr = *(const struct call_attr *)n->attr;
+  struct node **now = mem_alloc((size_t)(n->n_in + 1) * sizeof *now), *call = NULL;
+  struct dim_table bound = { 0 };
+  bool ok = now;
+  for (int i = 0; now && i < n->n_in; i++) now[i] = node_retain(in[i]);
+  for (int i = 0; ok && i < n->n_in; i++) ok = fit_sizes(attr.function, i, &now[i], why);
+  if (ok && function_bind(attr.function, "weft_call", now, &bound, why)) {
+    attr.is_trusting = trusts_are_open(&attr.function->trusts, &bound);
+    call = node_make(&op_call, WEFT_I64, 0, NULL, n->n_in, now, &attr, sizeof attr);
+  }
+  nodes_release(now ? n->n_in : 0, now);
+  mem_free(now);
+  dim_table_free(&bound);
+  return call;
+}
+
+const struct op op_call = { .name = "call", .kind = OP_CALL, .again = again, .hold = hold, .drop = drop, .trusts = trusts,
+                            .many = &call_many };
 
 static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   struct failure *why = NULL;

@@ -301,8 +301,7 @@ static bool sink(struct sinking *s, int g) {
   struct node *loop = ok ? choice_make(&c, &why) : NULL;
   for (int k = 0; ok && loop && k < group->n; k++) {
     int i = s->member[group->first + k];
-    ok = (s->c.now[i] = item_make(loop, loop_out_last(loop_of(loop), k))) != NULL;
-    if (ok) s->c.now[i]->origin = s->c.g.node[i]->origin;
+    ok = copy_replace(&s->c, i, item_make(loop, loop_out_last(loop_of(loop), k)));
   }
   ok = ok && loop;
   node_release(loop);
@@ -371,7 +370,7 @@ static bool sunk(uint64_t oldest, int n_walls, struct node *const wall[], int n,
                  struct failure **failure) {
   struct sinking s = { 0 };
   bool ok = copy_begin(&s.c, n, target, n_walls, wall, oldest);
-  s.c.has_same_values = true;
+  s.c.kind = COPY_SAME;
   if (ok && has_choice(&s)) {
     ok = has_room(&s) || no_memory(&s);
     if (ok && is_to_sink(&s, n, n_walls)) ok = copy_renew(&s.c, changes) && make_all(&s);

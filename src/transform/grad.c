@@ -314,13 +314,9 @@ void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_
   bool has_y = arrays_nodes("weft_vjp", m, y, list, &bad);
   bool has_dy = has_y && arrays_nodes("weft_vjp", m, dy, list + m, &bad);
   bool has_x = has_dy && arrays_nodes("weft_vjp", n, x, list + 2 * m, &bad);
-  struct readied made;
-  struct failure *why = has_x ? transform_ready(n, list + 2 * m, m, list, &made) : NULL;
-  if (!why && has_x) {
-    reverse_mode("weft_vjp", m, list, list + m, n, list + 2 * m, dx);
-    why = transform_done(&made, m, y, n, dx);
-  }
+  struct failure *why = has_x ? transform_ready(n, list + 2 * m, m, list) : NULL;
   if (why) all_bad(n, dx, why);
+  else if (has_x) reverse_mode("weft_vjp", m, list, list + m, n, list + 2 * m, dx);
   for (int j = 0; bad && j < n; j++) dx[j] = bad;
   nodes_release(has_y ? m : 0, list);
   nodes_release(has_dy ? m : 0, list + m);
@@ -336,13 +332,9 @@ void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]) {
   bool has_y = arrays_nodes("weft_grad", 1, &y, &node, &bad), has_x = has_y && arrays_nodes("weft_grad", n, x, list, &bad);
   if (has_x) {
     struct node *one = array_node(array_broadcast("weft_grad", number_like(y, 1), node->rank, node->dims));
-    struct readied made;
-    struct failure *why = one->op == &op_bad ? failure_retain(one->failure) : transform_ready(n, list, 1, &node, &made);
-    if (!why) {
-      reverse_mode("weft_grad", 1, &node, &one, n, list, dx);
-      why = transform_done(&made, 1, &y, n, dx);
-    }
+    struct failure *why = one->op == &op_bad ? failure_retain(one->failure) : transform_ready(n, list, 1, &node);
     if (why) all_bad(n, dx, why);
+    else reverse_mode("weft_grad", 1, &node, &one, n, list, dx);
     node_release(one);
   }
   for (int j = 0; bad && j < n; j++) dx[j] = bad;

@@ -153,13 +153,9 @@ void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_
   bool has_x = arrays_nodes("weft_jvp", n, x, list, &bad);
   bool has_dx = has_x && arrays_nodes("weft_jvp", n, dx, list + n, &bad);
   bool has_y = has_dx && arrays_nodes("weft_jvp", m, y, list + 2 * n, &bad);
-  struct readied made;
-  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n, &made) : NULL;
-  if (!why && has_y) {
-    forward_mode(n, list, list + n, m, list + 2 * n, dy);
-    why = transform_done(&made, m, y, m, dy);
-  }
+  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n) : NULL;
   if (why) all_bad(m, dy, why);
+  else if (has_y) forward_mode(n, list, list + n, m, list + 2 * n, dy);
   for (int j = 0; bad && j < m; j++) dy[j] = bad;
   nodes_release(has_x ? n : 0, list);
   nodes_release(has_dx ? n : 0, list + n);

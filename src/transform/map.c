@@ -2,6 +2,7 @@
  * shared as they are. Elementwise nodes need no rule: their operands are broadcast along the new axis. */
 #include <string.h>
 #include "base/mem.h"
+#include "graph/recall.h"
 #include "graph/shape.h"
 #include "op/operand.h"
 #include "transform/images.h"
@@ -393,6 +394,11 @@ static void map_all(int n, struct node *x[], struct node *xs[], int m, struct no
   node_list_drop(m, ys);
 }
 
+static struct failure *not_remembered(int n, struct node *const x[], int m, struct node *const y[]) {
+  int lost = recall_lost(n, x, NULL, m, y, 0, NULL);
+  return lost >= 0 ? copied_inside("weft_map", "x", lost) : lost == -1 ? NULL : no_memory();
+}
+
 void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]) {
   if (!has_place("weft_map", n, m, ys)) return;
   struct node **list = node_list_new(2 * n + m);
@@ -401,7 +407,8 @@ void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_
   bool has_x = arrays_nodes("weft_map", n, x, list, &bad);
   bool has_xs = has_x && arrays_nodes("weft_map", n, xs, list + n, &bad);
   bool has_y = has_xs && arrays_nodes("weft_map", m, y, list + 2 * n, &bad);
-  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n, NULL) : NULL;
+  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n) : NULL;
+  if (has_y && !why) why = not_remembered(n, list, m, list + 2 * n);
   if (why) all_bad(m, ys, why);
   else if (has_y) map_all(n, list, list + n, m, list + 2 * n, ys);
   for (int j = 0; bad && j < m; j++) ys[j] = bad;

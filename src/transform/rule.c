@@ -1,9 +1,9 @@
 /* rule.c -- applying the rules of ops. Rules speak the public API, so they need handles, and a scope that collects what
  * they make on the way; what a transform keeps of it is nodes. */
-#include <stdlib.h>
 #include "base/mem.h"
 #include "graph/caller.h"
 #include "graph/function.h"
+#include "graph/recall.h"
 #include "graph/subgraph.h"
 #include "op/operand.h"
 #include "transform/transform.h"
@@ -28,52 +28,15 @@ struct failure *no_float(const char *fn, const char *what, int which, const stru
 
 /* ---- What expressions do not remember ---- */
 
-struct asked { int n; struct node *const *x; uint64_t oldest, youngest; int found; }; /* found: which x; -1: none yet */
-
-static void look_for(struct asked *a, uint64_t serial) {
-  if (serial < a->oldest || serial > a->youngest) return;
-  for (int j = 0; j < a->n && a->found < 0; j++)
-    if (a->x[j]->serial == serial && is_differentiable(a->x[j])) a->found = j;
-}
-
-/* Looks for copies of an x in the bodies of the loops of g, and of the loops in these. false: out of memory. */
-static bool look_inside(struct asked *a, const struct subgraph *g, bool is_body) {
-  bool ok = true;
-  for (int i = 0; ok && i < g->n && a->found < 0; i++) {
-    const struct node *n = g->node[i];
-    const struct loop *l = n->op == &op_loop && !g->is_end[i] ? ((const struct loop_attr *)n->attr)->loop : NULL;
-    struct subgraph body;
-    if (is_body) look_for(a, n->copy_of);
-    if (!l || !(l->n_carry + l->n_all)) continue;
-    if (!(ok = subgraph_take(&body, l->n_carry + l->n_all, l->next, 0, NULL, 0))) break;
-    ok = look_inside(a, &body, true);
-    subgraph_free(&body);
-  }
-  return ok;
-}
-
-/* Bodies copy scalars, iotas and what is made inside them, and no other leaves. */
-static bool may_be_copied(const struct node *x) { return x->n_in || x->op == &op_scalar || x->op->kind != OP_LEAF; }
-
 /* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. Nor does a constant of
  * a loop, or what is made in a body: bodies have copies. */
 struct failure *no_variable(const char *fn, int m, struct node *const y[], int n, struct node *const x[]) {
-  struct asked a = { n, x, oldest_of(n, x), 0, -1 };
-  for (int j = 0; j < n; j++) {
+  for (int j = 0; j < n; j++)
     if (x[j]->weak)
       return fail(WEFT_ERR_ARG, scope_origin(),
                   "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
-    if (x[j]->serial > a.youngest && may_be_copied(x[j])) a.youngest = x[j]->serial;
-  }
-  struct subgraph g;
-  if (!m || !a.youngest) return NULL;
-  if (!subgraph_take(&g, m, y, 0, NULL, a.oldest)) return no_memory();
-  bool ok = look_inside(&a, &g, false);
-  subgraph_free(&g);
-  if (!ok) return no_memory();
-  if (a.found < 0) return NULL;
-  return fail(WEFT_ERR_ARG, scope_origin(), "%s: x %d was copied into a loop or choice, which does not remember it: it is a "
-              "constant, or was made inside; use a weft_alias of it, made before", fn, a.found + 1);
+  int lost = recall_lost(n, x, is_differentiable, m, y, 0, NULL);
+  return lost >= 0 ? copied_inside(fn, "x", lost) : lost == -1 ? NULL : no_memory();
 }
 
 weft_array *handle_of(struct node *n) { return array_of(node_retain(n)); }
@@ -217,73 +180,10 @@ bool node_fit(struct node **d, struct node *like, struct failure **failure) {
   return true;
 }
 
-struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[], struct readied *made) {
-  if (made) *made = (struct readied){ oldest_of(n, x), node_serial(), 0 };
+struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]) {
   struct failure *why = expand_captors(n, x, m, y);
-  if (!why) why = choose_sink(oldest_of(n, x), n, x, m, y);
-  if (made) made->until = node_serial();
-  return why;
-}
-
-static int by_first(const void *a, const void *b) {
-  const struct node *m = *(struct node *const *)a, *n = *(struct node *const *)b;
-  uint64_t x = node_first(m), y = node_first(n);
-  return x != y ? (x > y) - (x < y) : (m->serial > n->serial) - (m->serial < n->serial);
-}
-
-/* The node, of n in order, of which another is a copy: the first of its copies that is there, or itself. NULL: there is none. */
-static struct node *original(int n, struct node *const node[], const struct node *copy) {
-  int lo = 0;
-  for (int hi = n; lo < hi;) {
-    int mid = lo + (hi - lo) / 2;
-    if (node_first(node[mid]) < copy->copy_of) lo = mid + 1;
-    else hi = mid;
-  }
-  if (lo == n || node_first(node[lo]) != copy->copy_of) return NULL;
-  return node[lo]->dtype == copy->dtype && shape_equal(node[lo], copy) ? node[lo] : NULL;
-}
-
-static bool are_known(const struct subgraph *g) {
-  for (int i = 0; i < g->n; i++) if (!node_is_known(g->node[i])) return false;
-  return true;
-}
-
-/* Pairs of nodes of g that were made in between and of what they are copies of, which y were made of. Loops whose lengths a run
- * tells have others in copies, which the derivatives mention: none then. */
-static int find_copies(const struct subgraph *g, const struct readied *made, struct subgraph *of, struct node *copy[],
-                       struct node *is[]) {
-  int n = 0;
-  if (!are_known(g)) return 0;
-  qsort(of->node, (size_t)of->n, sizeof *of->node, by_first);
-  for (int i = 0; i < g->n; i++) {
-    struct node *c = g->node[i];
-    if (c->serial <= made->after || c->serial > made->until || !c->copy_of) continue;
-    copy[n] = c, is[n] = original(of->n, of->node, c);
-    n += is[n] != NULL;
-  }
-  return n;
-}
-
-struct failure *transform_done(const struct readied *made, int m, weft_array *const y[], int n, weft_array *d[]) {
-  if (made->until == made->after) return NULL;
-  struct subgraph of, g;
-  struct failure *why = NULL;
-  struct node **node = node_list_new(m + 2 * n), **good = node + m, **out = good + n, **copy = NULL;
-  if (!node) return no_memory();
-  int n_good = 0;
-  for (int j = 0; j < m; j++) node[j] = y[j]->node;
-  for (int j = 0; j < n; j++) if (d[j]->node->op != &op_bad) good[n_good++] = d[j]->node;
-  bool has_of = subgraph_take(&of, m, node, 0, NULL, made->oldest);
-  bool has_g = has_of && subgraph_take(&g, n_good, good, 0, NULL, made->after + 1);
-  if (!has_g || !(copy = node_list_new(2 * g.n))) why = no_memory();
-  int n_copies = why ? 0 : find_copies(&g, made, &of, copy, copy + g.n);
-  if (n_copies && graph_repeat(n_copies, copy, copy + g.n, n_good, good, out, &why))
-    for (int j = 0, k = 0; j < n; j++) if (d[j]->node->op != &op_bad) d[j] = array_of(out[k++]);
-  if (has_of) subgraph_free(&of);
-  if (has_g) subgraph_free(&g);
-  mem_free(copy);
-  mem_free(node);
-  return why;
+  if (!why) why = recall(n, x, m, y);
+  return why ? why : choose_sink(oldest_of(n, x), n, x, m, y);
 }
 
 struct node **node_list_new(int n) { return mem_alloc((size_t)(n > 0 ? n : 1) * sizeof(struct node *)); }

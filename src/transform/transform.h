@@ -53,13 +53,9 @@ struct node *result_of(weft_array *, struct failure **);
 bool node_fit(struct node **d, struct node *like, struct failure **); /* in its dtype and sizes, which are taken to be equal;
                                                         takes over a reference and gives one. false: *failure */
 
-/* Public calls: what stands between x and y, as transforms want it: see expand_captors and choose_sink. Both lists are replaced,
- * with their references. made: of which age x were, and in between which serials nodes were made; may be NULL. NULL: done. */
-struct readied { uint64_t oldest, after, until; };
-struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[], struct readied *);
-/* Derivatives d are made of what was made of y there, but users have, and may ask for derivatives by, what was copied: in d each
- * copy becomes that again. NULL: done. */
-struct failure *transform_done(const struct readied *, int m, weft_array *const y[], int n, weft_array *d[]);
+/* Public calls: what stands between x and y, as transforms want it: see expand_captors, recall and choose_sink. Both lists are
+ * replaced, with their references. NULL: done. */
+struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]);
 
 /* Lists of nodes that start as NULL; NULL: out of memory. */
 struct node **node_list_new(int n);
