@@ -723,8 +723,9 @@ WEFT_ACTIVATION(WEFT_DECLARE_)
  * Re sum(dy (J dx)) = Re sum((J' dy) dx). So the gradient of f(z) is f'(z) where there is one, and the gradient of a real y
  * by x = a + ib is dy/da - i dy/db, as in MLX and JAX: to descend, step against its conjugate.
  *
- * An x is an array that y was computed from: not a number, and not a 0-d weft_full, a weft_iota or an array made in a body
- * where a loop or choice has copied it. Those are refused; use a weft_alias of it, made before the body. */
+ * An x is an array that y was computed from, or what y is a derivative or map of: not a number, and not a 0-d weft_full, a weft_iota
+ * or an array made in a body where a loop or choice has copied it. Those are refused; use a weft_alias of it, made before the body.
+ * What only one side of a weft_choose needs is of that side once the choice has been transformed: ask for it in the first transform. */
 
 void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]);  /* d sum(y) / dx; 0 if unrelated */
 void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]);
@@ -760,7 +761,7 @@ void weft_custom(int n, weft_array *const x[], int m, weft_array *y[], const wef
  *
  * A function is pure, serves any number of threads, and specialises itself to the sizes it meets. Other arrays the
  * body uses keep the value they have now, and derivatives by them are found; list among the inputs what should vary, placeholder
- * or not. */
+ * or not: any array that is an x (see Transforms). */
 
 weft_array    *weft_input(weft_dtype, int rank, const int64_t dims[]);  /* a name; sizes may be ANY; NULL: all */
 weft_function *weft_compile(weft_scope *, int n, weft_array *const in[], int m, weft_array *const out[]);

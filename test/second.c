@@ -528,6 +528,20 @@ TEST(a_second_derivative_of_a_mapped_first_one_is_that_of_the_plain_program) { e
 TEST(a_second_derivative_in_a_function_of_open_sizes_is_that_of_the_plain_program) { every_question(IN_A_FUNCTION); }
 TEST(a_second_derivative_of_an_evaluated_first_one_is_that_of_the_plain_program) { every_question(EVALUATED_BETWEEN); }
 
+/* What is made inside one side alone stays outside of it where the first derivative is asked for by it too. */
+TEST(an_array_of_a_side_that_the_first_derivative_is_asked_for_by_is_found_by_the_second) {
+  for (int how = 0; how < 2; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *a = f64s(3, (double[]){ 1, 2, 3 }), *w = weft_alias(number(a, 2)), *d[2];
+    weft_array *y = weft_choose(positive(a), times(w, times(w, w)), weft_sin(a));
+    weft_grad(y, how + 1, (weft_array *[]){ a, w }, d);
+    weft_grad(d[0], 1, &w, &d[1]);
+    if (how) EXPECT_F64(d[1], 24, 48, 72);
+    else EXPECT(weft_check(d[1]) == WEFT_ERR_ARG && strstr(weft_message(), "ask for it already where the first"));
+    weft_scope_discard(s);
+  }
+}
+
 /* ---- The same arrays as inputs of functions, and mapped ---- */
 
 static const double OTHERS[N] = { 0.1, 0.9, -0.7 };

@@ -139,5 +139,6 @@ int recall_lost(int n, struct node *const x[], bool (*is_one)(const struct node 
 
 struct failure *copied_inside(const char *fn, const char *what, int which) {
   return fail(WEFT_ERR_ARG, scope_origin(), "%s: %s %d was copied into a loop or choice, which does not remember it: it is a "
-              "constant, or was made inside; use a weft_alias of it, made before", fn, what, which + 1);
+              "constant, or was made inside; use a weft_alias of it, made before, or ask for it already where the first "
+              "derivative or map is taken", fn, what, which + 1);
 }
