@@ -117,7 +117,21 @@ TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
   expect_same_rows(WEFT_F32, 2, 16400, 0); /* aligned: by neighbours */
   expect_same_rows(WEFT_BF16, 1, 20488, 0);
   expect_same_rows(WEFT_F32, 1, 33001, 0); /* nine blocks of 4096 for eight warps and more */
+  expect_same_rows(WEFT_F32, 2, 50257, 0); /* the longest that there is room for, or not: 4 bytes an element */
+  expect_same_rows(WEFT_F64, 1, 26001, 0);
+  expect_same_rows(WEFT_F64, 1, 27000, 0);
   expect_same_rows(WEFT_F32, 1, 60000, 0);
+}
+
+/* Rows of odd lengths, all of which begin as far from 16 bytes as what is made of them, or not. */
+TEST(cuda_rows_that_are_shifted_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  expect_same_rows(WEFT_F32, 5, 1025, 0);
+  expect_same_rows(WEFT_F32, 4, 1026, 0);
+  expect_same_rows(WEFT_F32, 3, 2047, 0);
+  expect_same_rows(WEFT_F64, 3, 1025, 0);
+  expect_same_rows(WEFT_BF16, 2, 1027, 0);
+  for (int seen = 1; seen < 4; seen++) expect_same_rows(WEFT_F32, 2, 1024 + seen, seen);
 }
 
 /* Numbers over numbers, 16 bytes of them at a time: denominators of all sizes, of which one in a group takes the long way for all. */

@@ -108,6 +108,7 @@ struct device {
   void *self;                            /* which of the back end's devices it is */
   bool (*available)(const struct device *);
   const char *(*text)(const struct device *); /* name, memory, instruction set; NULL: it is not there */
+  size_t row_bytes;                      /* that threads have room for near them, to keep a row, whatever else they do; 0: none */
   const char *(*message)(void);          /* what the last failure on this thread was */
   int (*compile)(const struct device *, const struct kir_kernel *, const struct shape_class *, struct code **,
                  const char **why);      /* CANNOT: why */

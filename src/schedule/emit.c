@@ -10,7 +10,7 @@
 #include "schedule/draft.h"
 
 enum {
-  KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
+  KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again, unless a device has room to keep them */
   ROW_SPAN = 4 * KIR_ROW_BLOCK, COLUMN_SPAN = 16 * KIR_COLUMN_BLOCK, /* pieces for threads of folds with few results: nodes
                                              of the tree of blocks, so bits stay .. */
   LONG_ROW = 32768, LONG_COLUMN = 8192,   /* .. that are longer than this */
@@ -29,6 +29,7 @@ struct emit_access {
   int64_t index_stride[AXES], index_size[AXES];
   int index_val[AXES];                    /* those sizes, as values of the kernel */
   int buf, value;                         /* value -1: not loaded in the open blocks */
+  int kept_from, kept_to;                 /* phases that make it, and that use it last */
   bool is_inner, is_kept, need, need_mid;
 };
 
@@ -44,6 +45,7 @@ struct part {                             /* an item of the group, being emitted
   struct operand_source in[MOST_OPERANDS];
   int value;                              /* -1: not computed in the open blocks */
   int phase, fold_phase;                  /* of the value; of the inner loop a fold runs in */
+  int kept_from, kept_to;                 /* as of struct emit_access */
   bool is_inner, is_kept, need, need_mid, is_stored_already;
   int result[4];                          /* folds: before finishing */
   int buf;                                /* stored: its kernel buffer */
@@ -65,6 +67,7 @@ struct emit {
   struct emit_access access[MOST_ACCESSES];
   struct part *part;
   int n_access, n_parts, n_phases;
+  bool keeps;                             /* values of one phase that a later one uses again */
   int first[AXES];                        /* the size where a cell or piece begins, as a value; -1: none yet */
   struct contraction *product;            /* by patches; its value is loaded, from a cell */
   int cell;                               /* that access */
@@ -589,8 +592,6 @@ static bool moves_inside(const struct emit *e, const struct part *p) { /* where 
 
 static bool stores_inside(const struct emit *e, const struct part *p) { return !is_fold(p) && moves_inside(e, p); }
 
-static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->axes.extent[e->inner] <= KEEP_LIMIT; }
-
 static void need_operands(struct emit *e, struct part *p) {
   for (int k = 0; k < p->n_in; k++) {
     if (p->in[k].from == FROM_PART) {
@@ -626,30 +627,61 @@ static bool need_phase(struct emit *e, int f, const bool had_part[]) {
   }
   for (int i = e->n_parts - 1; i >= 0; i--) {
     struct part *p = &e->part[i];
-    if (p->need && !(had_part[i] && keeps(e))) need_operands(e, p);
+    if (p->need && !(had_part[i] && e->keeps)) need_operands(e, p);
   }
   return any;
 }
 
-/* Which values of one phase a later one uses again: those are kept. */
-static bool find_kept(struct emit *e) {
+/* Which values of one phase a later one uses again: those are kept, if any are. */
+static bool mark_kept(struct emit *e) {
   bool *had_part = work_take(e->w, (size_t)e->n_parts), *had_access = work_take(e->w, MOST_ACCESSES);
   if (!had_part || !had_access) return false;
   for (int f = 0; f < e->n_phases; f++) {
     need_phase(e, f, had_part);
     for (int i = 0; i < e->n_parts; i++) {
       struct part *p = &e->part[i];
-      if (p->need && had_part[i] && keeps(e)) p->is_kept = true;
+      if (p->need && had_part[i] && e->keeps) p->is_kept = true, p->kept_to = f;
+      if (p->need && !had_part[i]) p->kept_from = f;
       had_part[i] |= p->need;
       p->need = p->need_mid = false;
     }
     for (int i = 0; i < e->n_access; i++) {
       struct emit_access *a = &e->access[i];
-      if (a->need && had_access[i] && keeps(e)) a->is_kept = true;
+      if (a->need && had_access[i] && e->keeps) a->is_kept = true, a->kept_to = f;
+      if (a->need && !had_access[i]) a->kept_from = f;
       had_access[i] |= a->need;
       a->need = a->need_mid = false;
     }
   }
+  return true;
+}
+
+static int64_t bytes_in_row(weft_dtype t) { return kir_width(t) < 4 ? 4 : kir_width(t); }
+
+/* Of all that is kept from a phase to the next, for an element of the row, where that is most. */
+static int64_t most_kept(const struct emit *e) {
+  int64_t most = 0;
+  for (int f = 0; f < e->n_phases; f++) {
+    int64_t all = 0;
+    for (int i = 0; i < e->n_parts; i++)
+      if (e->part[i].is_kept && e->part[i].kept_from <= f && f < e->part[i].kept_to) all += bytes_in_row(e->part[i].node->dtype);
+    for (int i = 0; i < e->n_access; i++)
+      if (e->access[i].is_kept && e->access[i].kept_from <= f && f < e->access[i].kept_to) all += bytes_in_row(e->access[i].dtype);
+    if (all > most) most = all;
+  }
+  return most;
+}
+
+/* Rows that are long are kept if the device has room for them near its threads. */
+static bool find_kept(struct emit *e) {
+  bool is_rows = e->form == FORM_ROWS && e->inner >= 0, is_short = is_rows && e->axes.extent[e->inner] <= KEEP_LIMIT;
+  int64_t room = is_rows && !e->is_split && e->w->device ? (int64_t)e->w->device->row_bytes : 0;
+  e->keeps = is_short || room;
+  if (!mark_kept(e)) return false;
+  if (is_short || !e->keeps || most_kept(e) <= room / e->axes.extent[e->inner]) return true;
+  e->keeps = false;
+  for (int i = 0; i < e->n_parts; i++) e->part[i].is_kept = false;
+  for (int i = 0; i < e->n_access; i++) e->access[i].is_kept = false;
   return true;
 }
 

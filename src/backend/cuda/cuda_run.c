@@ -40,7 +40,8 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
-                                        p->long_entry, p->loose_entry, p->turned_entry, p->running_entry, p->pairs_entry };
+                                        p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry, p->running_entry,
+                                        p->pairs_entry };
   return name[part];
 }
 
@@ -352,7 +353,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
-  if (s->is_long) return s->is_loose ? PTX_LOOSE : PTX_LONG;
+  if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
 }
 
@@ -531,6 +532,8 @@ static const struct device as_device = {
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
 };
 
+enum { BESIDE_ROWS = 20 << 10 }; /* bytes of shared memory: a block of 4096 values that are folded, and results of folds */
+
 const struct device *cuda_device(int i) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   struct gpu *g = cuda_available() ? cuda_gpu(i) : NULL;
@@ -539,6 +542,7 @@ const struct device *cuda_device(int i) {
   if (!g->device.self) {
     g->device = as_device;
     g->device.self = g;
+    if (g->machine.shared_bytes > BESIDE_ROWS) g->device.row_bytes = g->machine.shared_bytes - BESIDE_ROWS;
   }
   pthread_mutex_unlock(&lock);
   return &g->device;

@@ -2,11 +2,18 @@
  * in all of its lanes, and 32 of them are loaded and stored together, an element a lane.
  *
  * serial i { carry s; .. x = load a[i]; .. store y[i] = ..; next s = .. }. One thread alone would wait for every load and store
- * of 4 bytes to be taken; here a step finds its operand in the lane that has it, and leaves its result with the lane that stores
- * it. */
+ * of 4 bytes to be taken; here lanes copy 32 operands at a time to shared memory, where every step finds its own, and a step leaves
+ * its result with the lane that stores it.
+ *
+ * A stage of shared memory is copied to by lanes for each other: it is read behind a wait for the copies of one's own and a barrier
+ * of the warp, and copied to again behind the barrier of the next group, when all lanes have read it. */
 #include "backend/cuda/printer.h"
 
-enum { LANES = 32, AHEAD = 4 }; /* 32 steps of an addition take 180 cycles, a load from the second cache 300 */
+/* Groups of 32 steps whose operands are in shared memory or on their way there: one that is used, the others on their way. 32 steps
+ * of an addition take 200 cycles, and a load from the second cache up to 700. Registers would not do: those of a load that is under
+ * way cannot be handed on from group to group without waiting for it (the 4096 totals of 16M elements: 56 us so on an H200, 18
+ * here). */
+enum { LANES = 32, STAGES = 8, STAGE_BYTES = LANES * 8 };
 
 /* Subscripts of what is known before the loop, and of its variable at most once a product: addresses that are as far apart. */
 static bool is_even(const struct kir_kernel *k, const struct kir_stmt *loop, const struct kir_stmt *s) {
@@ -89,8 +96,8 @@ bool ptx_chain_store(struct printer *p, const struct kir_stmt *s) {
   return false;
 }
 
-/* Elements of this lane of a load: those of the steps that come, and of later ones. */
-struct chain_load { struct far far; weft_dtype d; const char *v[AHEAD]; };
+/* A load of the steps: where this lane's operand comes from and goes to, in the first stage, and where all of them begin. */
+struct chain_load { struct far far; weft_dtype d; const char *to, *from; };
 
 /* is = there are n times 32 steps from var on */
 static void are_left(struct printer *p, const char *is, const char *var, int n, const char *end) {
@@ -99,27 +106,55 @@ static void are_left(struct printer *p, const char *is, const char *var, int n, 
   ptx_line(p, "setp.le.s64 %s, %s, %s", is, to, end);
 }
 
-/* Asks for the next element of each load, if its steps are there. */
-static void ask(struct printer *p, struct chain_load load[], int which, const char *is) {
+/* Asks for the operands of a group, if its steps are there, to the stage at so many bytes. */
+static void ask(struct printer *p, const struct chain_load load[], const char *stage, const char *is) {
+  const char *to = ptx_own(p, OWN_LONG);
   for (int i = 0; i < p->early.n; i++) {
-    p->guard = is;
-    ptx_load(p, ".global.nc", load[i].d, load[i].v[which], load[i].far.at);
-    p->guard = NULL;
+    ptx_line(p, "add.s64 %s, %s, %s", to, load[i].to, stage);
+    ptx_line(p, "@%s cp.async.ca.shared.global [%s], [%s], %d", is, to, load[i].far.at, kir_width(load[i].d));
     ptx_line(p, "add.s64 %s, %s, %s", load[i].far.at, load[i].far.at, load[i].far.by);
   }
+  ptx_line(p, "cp.async.commit_group");
 }
 
 static struct chain_load begin_load(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *lane) {
-  struct chain_load l = { far_of(p, loop, s, lane), (weft_dtype)p->k->vals[s->out[0]].dtype, { 0 } };
-  for (int k = 0; k < AHEAD; k++) ptx_mov(p, l.d, l.v[k] = ptx_own_of(p, l.d), ptx_number(p, l.d, 0));
+  struct chain_load l = { far_of(p, loop, s, lane), (weft_dtype)p->k->vals[s->out[0]].dtype, ptx_own(p, OWN_LONG),
+                          ptx_own(p, OWN_LONG) };
+  ptx_line(p, "mov.u64 %s, chain", l.from);
+  ptx_line(p, "add.s64 %s, %s, %d", l.from, l.from, p->early.n * STAGES * STAGE_BYTES);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", l.to, lane, kir_width(l.d), l.from);
   p->early.s[p->early.n++] = s;
   return l;
+}
+
+/* The operands of 32 steps, 16 bytes at a time. */
+static void take(struct printer *p, const struct chain_load *l, const char *stage, const char *reg[]) {
+  const char *at = ptx_own(p, OWN_LONG);
+  int width = kir_width(l->d), together = 16 / width;
+  ptx_line(p, "add.s64 %s, %s, %s", at, l->from, stage);
+  for (int k = 0; k < LANES; k++) reg[k] = ptx_own_of(p, l->d);
+  for (int k = 0; k < LANES; k += together)
+    if (width == 4) ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", reg[k], reg[k + 1], reg[k + 2], reg[k + 3], at,
+                             4 * k);
+    else ptx_line(p, "ld.shared.v2.b64 {%s, %s}, [%s+%d]", reg[k], reg[k + 1], at, 8 * k);
+}
+
+size_t ptx_chain_bytes(const struct kir_stmt *loop) {
+  size_t n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += s->kind == KIR_LOAD;
+  return n * STAGES * STAGE_BYTES;
 }
 
 static void begin_store(struct printer *p, const struct kir_stmt *s, struct ptx_chain *c) {
   weft_dtype d = (weft_dtype)p->k->vals[s->in[0]].dtype;
   ptx_mov(p, d, c->kept[c->n_stores] = ptx_own_of(p, d), ptx_number(p, d, 0));
   c->store[c->n_stores++] = s;
+}
+
+/* The next of the stages, of each load. */
+static void turn(struct printer *p, const char *stage) {
+  ptx_line(p, "add.s64 %s, %s, %d", stage, stage, STAGE_BYTES);
+  ptx_line(p, "and.b64 %s, %s, %d", stage, stage, STAGES * STAGE_BYTES - 1);
 }
 
 /* While there are 32 steps: what the next ones need is on its way. one: prints a step. */
@@ -139,16 +174,25 @@ void ptx_chain_steps(struct printer *p, const struct kir_stmt *loop, const char 
     if (s->kind == KIR_STORE) store[c.n_stores] = far_of(p, loop, s, lane), begin_store(p, s, &c);
     if (s->kind == KIR_LOAD) load[p->early.n] = begin_load(p, loop, s, lane);
   }
-  for (int k = 0; k < AHEAD; k++) are_left(p, is, var, k + 1, end), ask(p, load, k, is);
+  const char *stage = ptx_own(p, OWN_LONG), *ahead = ptx_own(p, OWN_LONG);
+  for (int k = 0; k < STAGES - 1; k++) {
+    are_left(p, is, var, k + 1, end);
+    ptx_line(p, "mov.s64 %s, %d", ahead, k * STAGE_BYTES);
+    ask(p, load, ahead, is);
+  }
+  ptx_line(p, "mov.s64 %s, %d", ahead, (STAGES - 1) * STAGE_BYTES);
+  ptx_line(p, "mov.s64 %s, 0", stage);
   ptx_place_loop(p, many);
   are_left(p, is, var, 1, end);
   ptx_line(p, "@!%s bra %s", is, rest);
   look(p, loop, LANES);
+  ptx_line(p, "cp.async.wait_group %d", STAGES - 2);
+  ptx_line(p, "bar.warp.sync -1");
+  are_left(p, is, var, STAGES, end);
+  ask(p, load, ahead, is);
+  for (int i = 0; i < p->early.n; i++) take(p, &load[i], stage, p->early.reg[i]);
   p->chain = &c;
-  are_left(p, is, var, AHEAD + 1, end);
   for (int k = 0; k < LANES; k++) {
-    for (int i = 0; i < p->early.n; i++)
-      p->early.reg[i][k] = ptx_shuffle(p, load[i].d, "idx", load[i].v[0], ptx_textf(p, "%d", k), "-1");
     ptx_line(p, "setp.eq.u32 %s, %s, %d", c.is_own, lane_word, k);
     p->early.turn = k;
     one(p, loop, "1", w);
@@ -158,10 +202,10 @@ void ptx_chain_steps(struct printer *p, const struct kir_stmt *loop, const char 
     ptx_store(p, ".global", (weft_dtype)p->k->bufs[c.store[i]->buf].dtype, store[i].at, c.kept[i]);
     ptx_line(p, "add.s64 %s, %s, %s", store[i].at, store[i].at, store[i].by);
   }
-  for (int i = 0; i < p->early.n; i++)
-    for (int k = 0; k < AHEAD - 1; k++) ptx_mov(p, load[i].d, load[i].v[k], load[i].v[k + 1]);
-  ask(p, load, AHEAD - 1, is);
+  turn(p, stage);
+  turn(p, ahead);
   ptx_line(p, "bra %s", many);
   ptx_place(p, rest);
+  ptx_line(p, "cp.async.wait_group 0");
   p->early = around;
 }

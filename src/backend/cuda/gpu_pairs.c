@@ -168,25 +168,36 @@ static void print_element(struct printer *p, struct ptx_pairs *x, const struct k
   }
 }
 
-/* for (var = own; var < n; var += all), and the second element of the outermost loop half of it further. */
-struct pairs_loop { const char *again, *leave, *var, *step; };
+/* for (var = own; var < n; var += all), and the second element of the outermost loop half of it further. There are fewer than 2^32
+ * draws and half as many pairs, so that words do to count them, by fewer instructions than numbers of 64 bits. */
+struct pairs_loop { const char *again, *leave, *count, *step; };
+
+static const char *as_word(struct printer *p, const char *x) {
+  const char *w = ptx_own(p, OWN_WORD);
+  ptx_line(p, "cvt.u32.u64 %s, %s", w, x);
+  return w;
+}
 
 static struct pairs_loop open_pairs(struct printer *p, const struct kir_stmt *loop, enum ptx_axis axis, bool is_outermost) {
-  struct pairs_loop l = { ptx_label(p, "pairs"), ptx_label(p, "leave"), ptx_val(p, loop->var),
-                          axis == PTX_LANES ? "$lanes" : "$rows" };
-  const char *n = ptx_lin(p, loop->at[0]), *half = ptx_own(p, OWN_LONG), *is_over = ptx_own(p, OWN_PRED);
+  struct pairs_loop l = { .again = ptx_label(p, "pairs"), .leave = ptx_label(p, "leave"), .count = ptx_own(p, OWN_WORD) };
+  const char *n = as_word(p, ptx_lin(p, loop->at[0])), *half = ptx_own(p, OWN_WORD), *is_over = ptx_own(p, OWN_PRED);
+  const char *second = ptx_own(p, OWN_WORD);
   p->uses_thread[axis] = true;
-  if (is_outermost) ptx_line(p, "shr.u64 %s, %s, 1", half, n);
-  ptx_line(p, "mov.s64 %s, %s", l.var, axis == PTX_LANES ? "$lane" : "$row");
+  l.step = as_word(p, axis == PTX_LANES ? "$lanes" : "$rows");
+  if (is_outermost) ptx_line(p, "shr.u32 %s, %s, 1", half, n);
+  ptx_line(p, "cvt.u32.u64 %s, %s", l.count, axis == PTX_LANES ? "$lane" : "$row");
   ptx_place_loop(p, l.again);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, l.var, is_outermost ? half : n);
+  ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, l.count, is_outermost ? half : n);
   ptx_line(p, "@%s bra %s", is_over, l.leave);
-  if (is_outermost) ptx_line(p, "add.s64 %s, %s, %s", p->wide[1][loop->var], l.var, half);
+  ptx_line(p, "cvt.u64.u32 %s, %s", ptx_val(p, loop->var), l.count);
+  if (!is_outermost) return l;
+  ptx_line(p, "add.u32 %s, %s, %s", second, l.count, half);
+  ptx_line(p, "cvt.u64.u32 %s, %s", p->wide[1][loop->var], second);
   return l;
 }
 
 static void close_pairs(struct printer *p, struct pairs_loop l) {
-  ptx_line(p, "add.s64 %s, %s, %s", l.var, l.var, l.step);
+  ptx_line(p, "add.u32 %s, %s, %s", l.count, l.count, l.step);
   ptx_line(p, "bra %s", l.again);
   ptx_place(p, l.leave);
 }

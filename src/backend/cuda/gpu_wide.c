@@ -6,6 +6,8 @@
  * in shared memory, where a warp adds them in that order, as in the main entry.
  * long: of the same kernels, for longer rows. A thread goes through the row by ROW_EACH elements, and kept values lie in shared
  * memory, as those of the main entry.
+ * shifted: the same for rows that are not aligned, but all alike: of each the first elements and the last, that are no whole 16
+ * bytes, go one by one, and kept rows begin so much later that their pieces are aligned with the others.
  * loose: the same, where nothing is aligned: elements one by one, but as many under way.
  *
  * Both print the same statements as the main entry, once for each element, on registers of its own: value v of element e is called
@@ -21,6 +23,7 @@ enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, ROW_BLOCKS = 4 };
 /* The same of spread kernels with quotients, whose arithmetic hides loads only if there are others to compute. The linker's
  * compiler takes as many registers as it likes unless it is told (GELU in bf16: 85 instead of 48). */
 enum { QUOTIENT_BLOCKS = 5, MOST_OF_QUOTIENTS = 400 };
+enum { LEAST_SHIFTED = 1024 }; /* elements of a row that is not aligned, from which on its ends are worth an extra way */
 enum { MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
@@ -47,8 +50,15 @@ struct wide_look {
   const struct shape_class *shape;
   struct ptx_wide *w;
   int n_statements, least_width;
-  bool can, has_stored, has_check;
+  bool can, has_stored, has_check, is_alike; /* is_alike: as w->along says */
 };
+
+/* Rows that begin at the same place of their arrays, element by element. */
+static bool begins_alike(const struct kir_kernel *k, const struct kir_stmt *a, const struct kir_stmt *b, int axis) {
+  if (k->bufs[a->buf].dtype != k->bufs[b->buf].dtype || a->n_at != b->n_at) return false;
+  for (int d = 0; d < a->n_at; d++) if (d != axis && !kir_lin_equal(a->at[d], b->at[d])) return false;
+  return true;
+}
 
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
   int d = is_in_memory(l->s->k, s->buf) ? axis_along(l->shape, s, lane->var) : -1;
@@ -57,6 +67,8 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
   if (s->kind == KIR_STORE && (s->op != KIR_SET || l->s->bufs[s->buf].is_shared || l->s->bufs[s->buf].is_loaded)) l->can = false;
   l->has_stored |= s->kind == KIR_STORE;
   if (d < 0) return;
+  if (!w->along) w->along = s;
+  l->is_alike = l->is_alike && begins_alike(l->s->k, w->along, s, d) && (!w->n_bufs || w->axis[0] == d);
   for (int i = 0; i < w->n_bufs; i++) if (w->bufs[i] == s->buf && w->axis[i] == d) return;
   if (w->n_bufs == PTX_WIDE_BUFS) { l->can = false; return; }
   w->bufs[w->n_bufs] = s->buf, w->axis[w->n_bufs++] = d;
@@ -153,7 +165,7 @@ static bool can_be_long(const struct kir_kernel *k, const struct kir_block *b) {
 }
 
 const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_class *shape, struct ptx_wide *w) {
-  struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true };
+  struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true, .is_alike = true };
   *w = (struct ptx_wide){ 0 };
   if (s->owned || s->private_loop || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
   if (s->is_cooperative && !s->is_ordered) return NULL; /* few such kernels keep anything */
@@ -165,6 +177,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_
   w->fold_bytes = fold_bytes(s->k, &s->k->body);
   if (w->is_rows ? l.n_statements * ROW_EACH > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
   w->can_be_long = w->is_rows && s->is_dealt && can_be_long(s->k, &s->k->body);
+  if (!l.is_alike || l.least_width < 4 || l.least_width > 8) w->along = NULL;
   return first;
 }
 
@@ -590,28 +603,79 @@ static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_
   p->reg = p->wide[0];
 }
 
+/* Elements e .. e + each - 1, which are asked for already. */
+static void long_part(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
+  bool has_order = folds_in(p->k, loop) > 0;
+  kept_pieces(p, loop, true, e, each);
+  body_of(p, loop, e, each, w);
+  kept_pieces(p, loop, false, e, each);
+  for (const struct kir_stmt *s = loop->body.first; s && !has_order; s = s->next)
+    if (s->kind == KIR_FOLD) accumulate(p, s, e, each);
+}
+
+/* Before the first loop of a row: how many elements stand before the first whole 16 bytes, and where the last ones begin. Kept rows
+ * move so that these are whole there, too; other threads may still be reading those of the row before. */
+static void shift_rows(struct printer *p, const char *n) {
+  const struct kir_stmt *s = p->plan->wide.along;
+  int width = kir_width((weft_dtype)p->k->bufs[s->buf].dtype), axis = p->plan->wide.axis[0];
+  const char *low = ptx_own(p, OWN_LONG), *to = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "mov.s64 %s, 0", ptx_val(p, s->at[axis].term[0].val[0]));
+  ptx_line(p, "and.b64 %s, %s, 15", low, ptx_address(p, s->buf, s->at));
+  ptx_line(p, "shr.u64 %s, %s, %d", to, low, width == 8 ? 3 : 2);
+  ptx_line(p, "sub.s64 %s, %s, %s", by, to, p->shift.by);
+  ptx_line(p, "mov.s64 %s, %s", p->shift.by, to);
+  for (int row = 0; row < p->plan->n_rows; row++)
+    if (p->plan->rows[row].kind == PTX_KEEP)
+      ptx_line(p, "mad.lo.s64 $row%d, %s, %d, $row%d", row, by, p->plan->rows[row].width, row);
+  ptx_line(p, "sub.s64 %s, 0, %s", p->shift.head, to);
+  ptx_line(p, "and.b64 %s, %s, %d", p->shift.head, p->shift.head, 16 / width - 1);
+  ptx_line(p, "sub.s64 %s, %s, %s", p->shift.end, n, p->shift.head);
+  ptx_line(p, "and.b64 %s, %s, %d", p->shift.end, p->shift.end, -(16 / width));
+  ptx_line(p, "add.s64 %s, %s, %s", p->shift.end, p->shift.end, p->shift.head);
+}
+
+/* The elements before the head and from the end on, fewer than threads, one each. */
+static void edges(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
+  const char *var = ptx_val(p, loop->var), *far = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.lt.s64 %s, $lane, %s", is, p->shift.head);
+  ptx_line(p, "sub.s64 %s, $lane, %s", far, p->shift.head);
+  ptx_line(p, "add.s64 %s, %s, %s", far, far, p->shift.end);
+  ptx_line(p, "selp.s64 %s, $lane, %s, %s", var, far, is);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, var, n);
+  p->guard = is;
+  early_loads(p, loop, 0, 1);
+  long_part(p, loop, 0, 1, w);
+  p->guard = NULL;
+}
+
+/* The first lane loop: what is before it in the row is uniform. */
+static bool is_first_loop(const struct printer *p, const struct kir_stmt *loop) {
+  const struct kir_block *b = &p->k->body;
+  for (const struct kir_stmt *s = b->first, *next; s; s = next) {
+    next = s->kind == KIR_PAR ? s->body.first : s->next;
+    if (s->kind == KIR_LANE) return s == loop;
+  }
+  return false;
+}
+
 static void long_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->each;
   const char *active[PTX_WIDE], *first = ptx_own(p, OWN_LONG), *is_over = ptx_own(p, OWN_PRED), *step = ptx_own(p, OWN_LONG);
-  const char *again = ptx_label(p, "part"), *leave = ptx_label(p, "leave");
-  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
+  const char *again = ptx_label(p, "part"), *leave = ptx_label(p, "leave"), *end = n;
+  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop), is_shifted = p->shift.by;
+  if (is_shifted && is_first_loop(p, loop)) shift_rows(p, n);
   if (!has_order) start_folds(p, loop);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, ROW_EACH);
-  ptx_line(p, "mov.s64 %s, 0", first);
+  ptx_line(p, "mov.s64 %s, %s", first, is_shifted ? p->shift.head : "0");
+  if (is_shifted) edges(p, loop, n, w), end = p->shift.end;
   ptx_place_loop(p, again);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, n);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, end);
   ptx_line(p, "@%s bra %s", is_over, leave);
-  number_chunks(p, loop, first, n, active);
+  number_chunks(p, loop, first, end, active);
   for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
-  for (int e = 0; e < ROW_EACH; e += each) {
-    p->guard = active[e];
-    kept_pieces(p, loop, true, e, each);
-    body_of(p, loop, e, each, w);
-    kept_pieces(p, loop, false, e, each);
-    for (const struct kir_stmt *s = loop->body.first; s && !has_order; s = s->next)
-      if (s->kind == KIR_FOLD) accumulate(p, s, e, each);
-  }
+  for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], long_part(p, loop, e, each, w);
   p->guard = NULL;
   ptx_line(p, "add.s64 %s, %s, %s", first, first, step);
   ptx_line(p, "bra %s", again);
@@ -635,6 +699,12 @@ static void long_rows(struct printer *p, int each) {
 void ptx_long_body(struct printer *p) { long_rows(p, p->plan->wide.each); }
 void ptx_loose_body(struct printer *p) { long_rows(p, 1); }
 
+void ptx_shifted_body(struct printer *p) {
+  p->shift.by = ptx_own(p, OWN_LONG), p->shift.head = ptx_own(p, OWN_LONG), p->shift.end = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mov.s64 %s, 0", p->shift.by);
+  long_rows(p, p->plan->wide.each);
+}
+
 static int length(const struct kir_block *b) {
   int n = 0;
   for (const struct kir_stmt *s = b->first; s; s = s->next) n += 1 + length(&s->body);
@@ -650,9 +720,17 @@ static bool has_quotients(struct printer *p, const struct kir_block *b) {
   return false;
 }
 
+/* Values of a row that are kept side by side: with two of them registers for ROW_BLOCKS are too few, and some would be put into
+ * memory and back (the gradient of an RMS norm of 8192 x 4096: 0.176 ms so on an H200, 0.157 with one block less). */
+static int row_blocks(const struct ptx_plan *plan) {
+  int n = 0;
+  for (int i = 0; i < plan->n_rows; i++) n += plan->rows[i].kind == PTX_KEEP && plan->rows[i].shares < 0;
+  return n > 1 ? ROW_BLOCKS - 1 : ROW_BLOCKS;
+}
+
 void ptx_wide_body(struct printer *p) {
   p->each = p->plan->wide.each;
-  p->blocks = p->plan->wide.is_rows ? ROW_BLOCKS : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
+  p->blocks = p->plan->wide.is_rows ? row_blocks(p->plan) : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
   if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->each)) return;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
@@ -673,6 +751,22 @@ static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[
   return true;
 }
 
+/* All rows begin as many bytes behind whole 16 of them. */
+static bool are_alike(const struct ptx_plan *p, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
+  const struct ptx_wide *w = &p->wide;
+  const struct bound *first = &bufs[w->bufs[0]];
+  int64_t width = kir_width((weft_dtype)p->bufs[w->bufs[0]].dtype);
+  if ((uintptr_t)first->data % (uintptr_t)width) return false;
+  for (int i = 1; i < w->n_bufs; i++) {
+    const struct bound *x = &bufs[w->bufs[i]];
+    const struct ptx_buf *b = &p->bufs[w->bufs[i]];
+    if (((uintptr_t)x->data - (uintptr_t)first->data) % 16) return false;
+    for (int d = 0; d < b->rank; d++)
+      if (d != w->axis[i] && (x->stride[d] - first->stride[d]) * width % 16 && ptx_size(&b->dims[d], sizes, args) > 1) return false;
+  }
+  return true;
+}
+
 bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                     struct ptx_shape *s) {
   const struct ptx_wide *w = &p->wide;
@@ -681,7 +775,8 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
   bool aligned = n % w->each == 0 || !w->is_rows;
   if (n < w->each) return false;
   for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
-  if (!aligned && (!p->long_entry || n <= ROW_LENGTH)) return false;
+  bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
+  if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
   if (!w->is_rows) {
     int64_t lanes = parts(n, w->each), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
     while (x < lanes && x < 256) x *= 2;
@@ -692,13 +787,13 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
     return s->is_wide = true;
   }
   unsigned threads = 32;
-  if (n > ROW_LENGTH) { /* where few rows have room on a processor, each has more threads */
+  while (threads * ROW_EACH < n && threads < LONG_THREADS / 2) threads *= 2;
+  if (n > ROW_LENGTH || shifted) { /* where few rows have room on a processor, each has more threads */
     if (!p->long_entry || s->row_bytes) return false;
-    s->block[0] = n > LONG_THREADS / 2 * ROW_EACH * 4 ? LONG_THREADS : LONG_THREADS / 2;
-    s->is_loose = !aligned;
+    s->block[0] = n > LONG_THREADS / 2 * ROW_EACH * 4 ? LONG_THREADS : threads;
+    s->is_loose = !aligned, s->is_shifted = shifted;
     return s->is_wide = s->is_long = true;
   }
-  while (threads * ROW_EACH < n) threads *= 2;
   s->block[0] = threads;
   s->shared_bytes = (size_t)(w->n_folds * n * w->fold_bytes);
   s->row_bytes = s->scratch_bytes = 0;

@@ -106,6 +106,8 @@ struct printer {
   int each;                  /* gpu_wide.c: neighbours that are loaded and stored together */
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
+  struct { const char *by, *head, *end; } shift; /* gpu_wide.c: elements by which kept rows begin later; and of the row, where whole
+                                16 bytes begin and end. NULL: none are shifted */
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
@@ -264,6 +266,7 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);
 void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
+void ptx_shifted_body(struct printer *);
 void ptx_loose_body(struct printer *); /* .. and not aligned */
 /* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
 bool ptx_name_elements(struct printer *, int n);
@@ -273,6 +276,7 @@ void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space
 
 /* gpu_chain.c: one serial loop, in all lanes of a warp. */
 const struct kir_stmt *ptx_find_chain(const struct survey *);
+size_t ptx_chain_bytes(const struct kir_stmt *loop); /* of shared memory */
 bool ptx_chain_store(struct printer *, const struct kir_stmt *);
 void ptx_chain_steps(struct printer *, const struct kir_stmt *loop, const char *end, struct where,
                      void (*look)(struct printer *, const struct kir_stmt *, int steps),

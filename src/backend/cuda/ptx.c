@@ -368,6 +368,7 @@ static void heading(struct printer *p, struct text *out) {
   comment(p->k, out);
   text_addf(out, "\n.version %s\n.address_size 64\n\n", target_of(p));
   if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
+  if (p->plan->chain) text_addf(out, ".shared .align 16 .b8 chain[%zu];\n", ptx_chain_bytes(p->plan->chain));
   if (p->plan->floats[0]) text_add(out, ".extern .shared .align 16 .b8 floats[];\n");
   if (p->plan->product)
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
@@ -402,7 +403,7 @@ static void small_floats(struct printer *p) { ptx_floats(p, 1); }
 static void part(struct printer *last, struct text *out, struct ptx_plan *plan, int which, const char *name,
                  void (*body)(struct printer *)) {
   struct printer p = again(last);
-  if (name && !p.why) entry(&p, out, name, body, which == PTX_LONG || which == PTX_LOOSE);
+  if (name && !p.why) entry(&p, out, name, body, which == PTX_LONG || which == PTX_SHIFTED || which == PTX_LOOSE);
   plan->end[which] = out->n;
   *last = p;
 }
@@ -425,6 +426,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
+  if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   heading(p, out);
   plan->heading_bytes = out->n;
@@ -447,6 +449,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   last.survey.is_cooperative = p->survey.is_cooperative;
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
   part(&last, out, plan, PTX_LONG, plan->long_entry, ptx_long_body);
+  part(&last, out, plan, PTX_SHIFTED, plan->shifted_entry, ptx_shifted_body);
   part(&last, out, plan, PTX_LOOSE, plan->loose_entry, ptx_loose_body);
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);

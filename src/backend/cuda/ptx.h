@@ -42,13 +42,14 @@ enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
+enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
 
 /* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS,
-                PTX_PARTS };
+                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS,
+                PTX_IN_PAIRS, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -78,10 +79,13 @@ struct ptx_plan {
   int capability;           /* of the device: 90 is 9.0 */
   bool by_groups;           /* halves are multiplied by wgmma, in modules for compute capability 9.0 alone */
   struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
-  const char *wide_entry, *long_entry, *loose_entry; /* NULL, or an entry whose threads take neighbours of a lane loop together */
+  /* NULL, or an entry whose threads take neighbours of a lane loop together */
+  const char *wide_entry, *long_entry, *shifted_entry, *loose_entry;
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all; .. */
     bool can_be_long;       /* .. and rows that are longer than that: there are long_entry and loose_entry too */
+    const struct kir_stmt *along; /* while it is printed: NULL, or an access along the row, from whose elements all others are a
+                               multiple of 16 bytes away if their strides are alike: there is shifted_entry too */
     int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
@@ -154,7 +158,8 @@ struct ptx_shape {
   int halves_form;
   bool is_floats;           /* .. or of the entry of f32 and f64 of this form */
   int floats_form;
-  bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned */
+  bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned; .. */
+  bool is_shifted;          /* .. of long rows that are all as far from being aligned */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
