@@ -552,6 +552,46 @@ TEST(cuda_in_a_forked_child_is_an_error) {
 
 /* ---- threads, files, settings ---- */
 
+/* An element of x for each index, started: gathers[k] of 40 are one each, `bad` of them out of range. */
+enum { GATHERS = 40 };
+static void start_gathers(weft_array *x, int bad, weft_array *y[]) {
+  for (int k = 0; k < GATHERS; k++) {
+    weft_array *i = weft_cast(weft_add(weft_arange(WEFT_I64, 0, 8, 1), weft_scalar(k == bad ? 60 : k % 50)), WEFT_I32);
+    y[k] = weft_take(x, 1, &i);
+    EXPECT_OK(weft_eval_async(1, &y[k]));
+  }
+}
+
+/* The words that checks write to are not set before every run: those in which nothing was found are as they were. What a run has
+ * written, read or not, is nothing to the next one. */
+TEST(cuda_words_of_checks_are_found_as_they_should_be) {
+  if (!has_gpu()) return;
+  void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *f = lib ? dlsym(lib, "test_driver_uploads") : NULL;
+  int (*uploads)(void) = NULL;
+  if (f) memcpy(&uploads, &f, sizeof f);
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = weft_add(drawn_floats(WEFT_DIMS(64), 1), weft_scalar(1)), *y[GATHERS];
+  EXPECT_OK(weft_eval(1, &x));
+  for (int round = 0; round < 8; round++) { /* in rounds 2 and 5 one fails; in 5 and 6 nobody asks */
+    weft_scope *own = weft_scope_open();
+    int before = uploads ? uploads() : 0, bad = round == 2 || round == 5 ? 7 : -1;
+    start_gathers(x, bad, y);
+    for (int k = 0; k < GATHERS && round != 5 && round != 6; k++) {
+      float got[8], all[64];
+      EXPECT_INT(weft_wait(1, &y[k], 60), k == bad ? WEFT_ERR_INDEX : WEFT_OK);
+      if (k == bad) continue;
+      EXPECT_OK(weft_read(y[k], WEFT_F32, got, sizeof got));
+      EXPECT_OK(weft_read(x, WEFT_F32, all, sizeof all));
+      EXPECT(!memcmp(got, all + k % 50, sizeof got));
+    }
+    if (uploads && round) EXPECT_INT(uploads() - before, 0);
+    weft_scope_discard(own);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 static void *evaluate_often(void *arg) {
   weft_set(WEFT_DEVICE, 1);
   for (int k = 0; k < 20; k++) {

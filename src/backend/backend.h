@@ -144,6 +144,11 @@ struct device {
   bool (*looks)(const struct code *);    /* a kernel with loops that may be stopped; NULL: none is, as the next */
   int (*stop_open)(const struct device *, struct stop *); /* a place for launches to look at, and a number that nobody has had */
   int (*stop)(const struct device *, const struct stop *); /* what looks there ends soon, with whatever it has */
+  /* Words of INT64_MAX in the device's memory, for the checks of runs to come; CANNOT: there are none left. NULL: there is no such
+   * thing. give: no kernel that was not enqueued yet writes to them; are_clean: none has changed them, and all that might are
+   * done. */
+  int (*words_take)(const struct device *, int n, uint64_t *at);
+  void (*words_give)(const struct device *, uint64_t at, int n, bool are_clean);
   /* What the calling thread launches, copies inside the device, or has done by routines between begin and end is handed over at
    * once, then and whenever it is started again; NULL: there is no such thing. CANNOT, of each of them: nothing has been enqueued.
    * end with is_wanted false: it is not to run. renew begins again, for the same launches with other parameters; CANNOT: that

@@ -17,6 +17,7 @@ enum { DEEP = 32 }; /* open verdicts in a row: who adds one more waits first, so
 struct verdict {
   _Atomic int refs, state;
   bool is_closed;            /* all that writes the words is enqueued */
+  bool has_lent;             /* the words are the device's, and not memory that was taken for them */
   int depth, n_words, n_readers, n_before;
   struct failure *failure;   /* once failed */
   struct plan *plan;
@@ -32,7 +33,10 @@ static size_t word_bytes(const struct verdict *v) { return (size_t)v->n_words * 
 
 /* Nobody reads it and nobody will. */
 static void drop_parts(struct verdict *v) {
-  if (v->words.at) space_give(&v->words, word_bytes(v));
+  const struct device *d = v->words.device;
+  if (v->has_lent) d->words_give(d, v->words.at, v->n_words, atomic_load(&v->state) == FINE);
+  else if (v->words.at) space_give(&v->words, word_bytes(v));
+  v->has_lent = false, v->words.at = 0;
   plan_release(v->plan);
   for (int i = 0; i < v->n_before; i++) verdict_release(v->before[i]);
   v->plan = NULL, v->n_before = 0;
@@ -56,10 +60,12 @@ struct failure *verdict_known(const struct verdict *v) {
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
 
 static struct failure *set_out(struct verdict *v, const struct device *d) {
+  v->words.device = d;
+  int lent = d->words_take ? d->words_take(d, v->n_words, &v->words.at) : DEVICE_CANNOT;
+  if (lent != DEVICE_CANNOT) return v->has_lent = !lent, lent ? device_failure(d, lent, 0) : NULL;
   int64_t *none = mem_alloc(word_bytes(v));
   if (!none) return no_memory();
   for (int i = 0; i < v->n_words; i++) none[i] = INT64_MAX;
-  v->words.device = d;
   int how = space_take(&v->words, word_bytes(v));
   if (!how) how = d->upload(d, QUEUE_COMPUTE, v->words.at, none, word_bytes(v));
   mem_free(none);

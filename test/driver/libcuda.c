@@ -294,7 +294,12 @@ static result move(void *to, const void *from, size_t bytes, uint64_t there, han
   return r;
 }
 
+static _Atomic int n_uploads;
+int test_driver_uploads(void);
+int test_driver_uploads(void) { return atomic_load(&n_uploads); } /* so far */
+
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, handle s) {
+  atomic_fetch_add(&n_uploads, 1);
   return move((void *)(uintptr_t)to, from, bytes, to, s);
 }
 API(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, handle s) {

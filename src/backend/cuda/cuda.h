@@ -40,6 +40,8 @@ bool cuda_is_past(struct gpu *, enum queue, uint64_t point);
 
 /* With streams of others: a CUstream, 0 or 1 the default one, 2 the thread's. */
 int cuda_stop_open(struct gpu *, struct stop *);      /* see struct device */
+int cuda_words_take(struct gpu *, int n, uint64_t *at);
+void cuda_words_give(struct gpu *, uint64_t at, int n, bool are_clean);
 void *cuda_stream(struct gpu *);                      /* the compute queue; NULL: there is none */
 int cuda_order(struct gpu *, uint64_t stream, bool is_ours_first); /* see struct device */
 bool cuda_has(struct gpu *, uint64_t at, size_t bytes); /* the driver knows it as memory of this device */

@@ -502,6 +502,11 @@ static int stop(const struct device *d, const struct stop *s) {
   return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), QUEUE_COPY, s->at, &s->number, sizeof s->number));
 }
 
+static int words_take(const struct device *d, int n, uint64_t *at) {
+  return cuda_blame(gpu_of(d), cuda_words_take(gpu_of(d), n, at));
+}
+static void words_give(const struct device *d, uint64_t at, int n, bool are_clean) { cuda_words_give(gpu_of(d), at, n, are_clean); }
+
 static void show_routine(const struct device *d, const struct routine_call *c, bool is_machine_code, struct text *out) {
   struct showing x = { gpu_of(d), is_machine_code, out };
   text_addf(out, "// %s\n", c->name);
@@ -527,6 +532,7 @@ static const struct device as_device = {
   .download = download_from, .copy = copy_there, .announce = announce, .launch = launch_there, .routine = routine,
   .show_routine = show_routine,
   .record = record, .follow = follow, .wait = wait, .is_past = is_past, .looks = looks, .stop_open = stop_open, .stop = stop,
+  .words_take = words_take, .words_give = words_give,
   .bundle_begin = bundle_begin, .bundle_renew = bundle_renew, .bundle_end = bundle_end, .bundle_start = bundle_start,
   .bundle_free = bundle_free,
   .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,

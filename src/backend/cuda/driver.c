@@ -79,6 +79,7 @@ static bool look_at(struct gpu *g, int ordinal) {
   g->machine = (struct ptx_machine){ processors, (size_t)shared };
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->recorder_lock, NULL);
+  pthread_mutex_init(&g->words.lock, NULL);
   pthread_mutex_init(&g->up.lock, NULL);
   pthread_mutex_init(&g->down.lock, NULL);
   atomic_init(&g->limit, (int64_t)g->bytes);

@@ -96,6 +96,13 @@ struct stage { pthread_mutex_t lock; struct stage_line line[STAGE_LINES]; };
 
 struct gpu_block { uint64_t at; size_t bytes; uint64_t since; }; /* free for other queues from that point of the compute queue on */
 
+enum { WORDS = 2048 };
+struct gpu_words {           /* gpu_words.c */
+  pthread_mutex_t lock;
+  uint64_t at;               /* 0: not there yet */
+  uint8_t state[WORDS];
+};
+
 struct gpu {
   struct device device;
   int ordinal;               /* the driver's */
@@ -114,6 +121,7 @@ struct gpu {
   uint64_t n_launched;
   uint64_t stops;            /* STOPS words on the device, that say which runs are to end; 0: not there yet */
   uint64_t n_stops;          /* numbers given so far */
+  struct gpu_words words;
   pthread_mutex_t recorder_lock; /* held while a thread records */
   handle recorder;           /* a stream that runs nothing; NULL: not there yet */
   _Atomic int n_bundles;
