@@ -153,8 +153,9 @@ static void compare_rows(int64_t rows, int64_t n, bool some) {
 TEST(cuda_sorts_short_rows_as_the_host_does) {
   test_watchdog(120);
   if (!has_gpu()) return;
-  static const int64_t lengths[] = { 33, 257, 1, 2, 31, 255, 1025 };
-  for (int i = 0; i < (is_slow() ? 2 : 7); i++) compare_rows(3, lengths[i], i);
+  static const int64_t lengths[] = { 33, 257, 513, 1, 2, 31, 32, 64, 255, 256, 511, 512, 1025 };
+  for (int i = 0; i < (is_slow() ? 2 : 13); i++) compare_rows(i ? 3 : 9, lengths[i], i);
+  if (!is_slow()) compare_rows(2011, 100, false);
 }
 
 TEST(cuda_sorts_long_rows_as_the_host_does) {
@@ -296,7 +297,9 @@ TEST(cuda_factors_large_matrices_as_the_host_does) {
 static int counted(weft_array *x, weft_array *y[]) {
   weft_array *whole = weft_cast(weft_mul(weft_abs(x), weft_scalar(20)), WEFT_I32), *edges = weft_linspace(WEFT_F32, -2.5, 3, 11);
   y[0] = weft_bincount(whole, NULL, 61, 0), y[1] = weft_histogram(x, edges, NULL, 0);
-  return y[2] = weft_digitize(weft_cast(x, WEFT_F64), weft_cast(edges, WEFT_F64), 0), 3;
+  float uneven[] = { -INFINITY, -1, -1, -0.0f, 0.3f, 0.3000001f, 0.3000001f, 5, INFINITY };
+  y[2] = weft_histogram(weft_div(x, weft_sub(x, weft_floor(x))), weft_from(WEFT_F32, WEFT_DIMS(9), uneven), NULL, 0);
+  return y[3] = weft_digitize(weft_cast(x, WEFT_F64), weft_cast(edges, WEFT_F64), 0), 4;
 }
 static int widely(weft_array *x, weft_array *y[]) {
   weft_array *both[] = { x, weft_flip(x, 0) }, *edges[] = { weft_linspace(WEFT_F32, -3, 3, 80), weft_linspace(WEFT_F32, -3, 3, 90) };

@@ -5,6 +5,7 @@
 #include "backend/cuda/routine.h"
 
 enum { FEW_BINS = 4096, FEW_EDGES = 1024 }; /* are counted, and searched, in shared memory */
+enum { AT_A_TIME = 4 };                     /* elements of a thread whose loads are under way together */
 
 static const char bins_text[] =
   WRITTEN(
@@ -26,7 +27,9 @@ entry bins_edges(E* edges, s64* checks, u64 each, u64 all) {
   }
 }
   )
-  /* x [.., length] to bins [.., length] or counts, of which a problem has `counts_each`. The search is that of op/bins_loops.h. */
+  /* x [.., length] to bins [.., length] or counts, of which a problem has `counts_each`. The bin is the last one that begins at the
+   * element or before it, as in op/bins_loops.h: where the bins may all be as wide it is guessed, and searched for if the edges on
+   * both sides say that it is another. */
   WRITTEN(
 entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u64 n, u64 edges_each, u64 counts_each, u32 cuts) {
   shared u32 own[IN_SHARED ? 4096 : 1];
@@ -46,45 +49,61 @@ entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u
     while (u64(k) <= n) { ruler[k] = e[k]; k = k + 256; }
     bar;
   }
+  E start;
+  E scale;
+  u32 at;
+  if (EDGES_IN_SHARED) {
+    start = ruler[0];
+    scale = E(n) / (ruler[u32(n)] - start);
+  }
+  u64 step = u64(cuts) * 256;
   u64 i = u64(block % cuts) * 256 + u64(tid);
+  T v[AT_A_TIME];
   while (i < length) {
-    T v = a[i];
-    u64 bin = n;
-    if (HAS_EDGES) {
-      E z = E(v);
-      if (EDGES_IN_SHARED) {
-        if (z >= ruler[0] && z <= ruler[u32(n)]) {
-          u32 at = 0;
-          u32 left = u32(n);
-          while (left > 1) {
-            u32 half = left / 2;
-            at = ruler[at + half] <= z ? at + half : at;
-            left = left - half;
+    repeat (k, AT_A_TIME) { if (i + k * step < length) { v[k] = a[i + k * step]; } }
+    repeat (k, AT_A_TIME) {
+      if (i + k * step < length) {
+        u64 bin = n;
+        if (HAS_EDGES) {
+          E z = E(v[k]);
+          if (EDGES_IN_SHARED) {
+            if (z >= start && z <= ruler[u32(n)]) {
+              at = min(u32((z - start) * scale), u32(n) - 1);
+              if (!(ruler[at] <= z && (at + 1 == u32(n) || z < ruler[at + 1]))) {
+                at = 0;
+                u32 left = u32(n);
+                while (left > 1) {
+                  u32 half = left / 2;
+                  at = ruler[at + half] <= z ? at + half : at;
+                  left = left - half;
+                }
+              }
+              bin = u64(at);
+            }
+          } else if (n > 0) {
+            if (z >= e[0] && z <= e[n]) {
+              u64 far = 0;
+              u64 many = n;
+              while (many > 1) {
+                u64 part = many / 2;
+                far = e[far + part] <= z ? far + part : far;
+                many = many - part;
+              }
+              bin = far;
+            }
           }
-          bin = u64(at);
+        } else {
+          bin = u64(s64(v[k]));
+          if (bin >= n) { atom_min(checks[0], s64(problem * length + i + k * step)); bin = n; }
         }
-      } else if (n > 0) {
-        if (z >= e[0] && z <= e[n]) {
-          u64 at = 0;
-          u64 left = n;
-          while (left > 1) {
-            u64 half = left / 2;
-            at = e[at + half] <= z ? at + half : at;
-            left = left - half;
+        if (IS_COUNT) {
+          if (bin < n) {
+            if (IN_SHARED) { atom_add(own[u32(bin)], 1); } else { atom_add(c[bin], 1); }
           }
-          bin = at;
-        }
+        } else { to[i + k * step] = s64(bin); }
       }
-    } else {
-      bin = u64(s64(v));
-      if (bin >= n) { atom_min(checks[0], s64(problem * length + i)); bin = n; }
     }
-    if (IS_COUNT) {
-      if (bin < n) {
-        if (IN_SHARED) { atom_add(own[u32(bin)], 1); } else { atom_add(c[bin], 1); }
-      }
-    } else { to[i] = s64(bin); }
-    i = i + u64(cuts) * 256;
+    i = i + AT_A_TIME * step;
   }
   if (IN_SHARED) {
     bar;
@@ -126,7 +145,8 @@ static int binned(struct gpu *g, const struct routine_call *c, bool is_count, bo
     { "T", 0, type_of(x->dtype) }, { "E", 0, has_edges && ruler->dtype == WEFT_F32 ? "f32" : "f64" }, { "HAS_EDGES",
         has_edges, NULL },
     { "IS_COUNT", is_count, NULL }, { "IN_SHARED", is_count && n <= FEW_BINS, NULL },
-    { "EDGES_IN_SHARED", has_edges && n > 0 && n < FEW_EDGES, NULL }, { NULL, 0, NULL },
+    { "EDGES_IN_SHARED", has_edges && n > 0 && n < FEW_EDGES, NULL }, { "AT_A_TIME", AT_A_TIME, NULL },
+    { NULL, 0, NULL },
   };
   struct routine_module *m;
   if (!names[0].type || problems > INT32_MAX / 1024) return DEVICE_CANNOT;

@@ -5,16 +5,11 @@
  * is one result, whoever finds it. A pass goes over tiles: it counts their digits, adds the counts up along the tiles of
  * each digit, and
  * moves every entry to its place; inside a tile entries are put in order in shared memory first, so that neighbours are
- * written side by side. A row that fits in a tile is sorted there by one block of threads, all passes at once. */
+ * written side by side. A row that fits in a tile is sorted there by one block of threads, all passes at once; shorter ones by
+ * gpu_network.c. */
 #include "backend/cuda/gpu_sort.h"
 
 /* ---- the kernels ---- */
-
-/* .. and back. */
-#define B_OF_KEY WRITTEN(                                                                                                 \
-  if (KIND == 0) { b = key; }                                                                                             \
-  if (KIND == 1) { b = key ^ SIGN; }                                                                                      \
-  if (KIND == 2) { b = key >= SIGN ? key ^ SIGN : key ^ LAST_KEY; })
 
 /* The place of every entry of a tile among those of its warp with the same digit, and how many of each digit a warp has.
  * Entry j of a thread is number 32 j + lane of its warp's, so this is their order. hist: [8 warps][256]. */
@@ -288,13 +283,14 @@ static const char *word_of(weft_dtype t) {
 }
 
 int sort_load(struct gpu *g, const struct sort_form *f, const char *text, struct routine_module **m) {
-  int bits = 8 * bytes_of(f->dtype);
+  int bits = 8 * bytes_of(f->dtype), entry_bits = f->has_pairs || bits == 64 ? 64 : 32;
   const struct written_name names[] = {
     { "T", 0, word_of(f->dtype) }, { "K", 0, bits == 64 ? "u64" : "u32" },
     { "KIND", kir_is_float(f->dtype) ? 2 : kir_is_signed(f->dtype), NULL }, { "BITS", bits, NULL },
     { "SIGN", (int64_t)(UINT64_C(1) << (bits - 1)), NULL }, { "LAST_KEY", bits == 64 ? -1 : (INT64_C(1) << bits) - 1, NULL },
     { "LEAST_NAN", least_nan(f->dtype), NULL }, { "ITEMS", f->items, NULL }, { "TILE", sort_tile(f), NULL },
-    { "PAIRS", f->has_pairs, NULL }, { NULL, 0, NULL },
+    { "PAIRS", f->has_pairs, NULL }, { "C", 0, entry_bits == 64 ? "u64" : "u32" }, { "ENTRY_BITS", entry_bits, NULL },
+    { "LOG", 5 + __builtin_ctz((unsigned)f->items), NULL }, { NULL, 0, NULL },
   };
   return routine_load(g, text, names, m);
 }
@@ -359,6 +355,7 @@ static bool is_beyond(const struct sorting *s) {
 int sort_rows(const struct sorting *s, bool only_asks) {
   if (is_beyond(s)) return DEVICE_CANNOT;
   if (!s->n || !s->rows) return CUDA_OK;
+  if (sort_has_network(s)) return sort_by_network(s, only_asks);
   return s->n <= sort_longest_tile(s->dtype) ? sort_short(s, only_asks) : sort_long(s, only_asks);
 }
 

@@ -12,6 +12,12 @@
     key = (b & (SIGN - 1)) >= LEAST_NAN ? LAST_KEY : key;                                                                 \
   })
 
+/* .. and back. */
+#define B_OF_KEY WRITTEN(                                                                                                 \
+  if (KIND == 0) { b = key; }                                                                                             \
+  if (KIND == 1) { b = key ^ SIGN; }                                                                                      \
+  if (KIND == 2) { b = key >= SIGN ? key ^ SIGN : key ^ LAST_KEY; })
+
 /* sum of each of 256 threads to the sum of those before it; part: 8 words in shared memory. */
 #define SUMS_BEFORE WRITTEN(                                                                                              \
   u32 up_to = sum;                                                                                                        \
@@ -38,6 +44,8 @@ static inline int sort_most_items(weft_dtype t) { return kir_width(t) == 8 ? 8 :
 /* Rows of n elements x to y and, where they are wanted, their places. */
 struct sorting { struct gpu *g; weft_dtype dtype; int64_t rows, n; uint64_t x, y, order; bool has_y, has_order; };
 int sort_rows(const struct sorting *, bool only_asks);
+bool sort_has_network(const struct sorting *); /* gpu_network.c: so short that a warp sorts a row */
+int sort_by_network(const struct sorting *, bool only_asks);
 int64_t sort_longest_tile(weft_dtype); /* of the rows that one block of threads sorts */
 
 #endif
