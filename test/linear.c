@@ -189,6 +189,32 @@ SCOPED(systems_and_factors_add_up_in_the_order_that_their_sizes_say) {
   }
 }
 
+/* Re(c phase) + 0.3 log of the size + Re(e det) of a 2x2 matrix of complex numbers. */
+static double of_determinant(const double m[8], weft_array **gradient) {
+  double c[] = { 0.75, -0.5 }, e[] = { 0.125, 0.25 };
+  weft_array *a = weft_alias(weft_from(WEFT_C128, WEFT_DIMS(2, 2), m)), *sign, *size;
+  weft_slogdet(a, &sign, &size);
+  weft_array *y = weft_add(weft_real(weft_mul(sign, weft_from(WEFT_C128, 0, NULL, c))), weft_mul(size, weft_scalar(0.3)));
+  y = weft_add(y, weft_real(weft_mul(weft_det(a), weft_from(WEFT_C128, 0, NULL, e))));
+  if (gradient) weft_grad(y, 1, &a, gradient);
+  return one_f64(y);
+}
+
+/* The gradient by a = u + iv is dy/du - i dy/dv. */
+SCOPED(phase_size_and_determinant_of_complex_matrices_have_the_derivatives_of_differences) {
+  double m[] = { 2, 0.5, -1, 1, 0.25, -1.5, 3, -0.75 }, got[8], h = 0x1p-13, p[8];
+  weft_array *da;
+  of_determinant(m, &da);
+  EXPECT_OK(weft_read(da, WEFT_C128, got, sizeof got));
+  for (int k = 0; k < 8; k++) {
+    memcpy(p, m, sizeof p), p[k] += h;
+    double above = of_determinant(p, NULL);
+    p[k] -= 2 * h;
+    double want = (above - of_determinant(p, NULL)) / (2 * h);
+    EXPECT_NEAR(k % 2 ? -got[k] : got[k], want, 1e-6);
+  }
+}
+
 SCOPED(a_matrix_is_factored_once_for_all_that_is_made_of_it) {
   double m[4] = { 4, 1, 1, 3 }, b[2] = { 1, 2 };
   weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 2), m), *v = f64s(2, b), *sign, *size, *da;

@@ -338,6 +338,61 @@ static double of_two(weft_array *f(weft_array *, weft_array *), double a, double
   return v;
 }
 
+/* f and its derivative by operand k where f has n of them, at p. */
+typedef weft_array *of_operands(weft_array *const in[]);
+static double of_several(of_operands *f, int n, const double p[], int k) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[3], *d;
+  for (int i = 0; i < n; i++) in[i] = weft_alias(weft_from(WEFT_F64, WEFT_DIMS(1), &p[i]));
+  weft_array *y = d = f(in);
+  if (k >= 0) weft_grad(weft_sum(y, WEFT_ALL), 1, &in[k], &d);
+  double v = one_f64(d);
+  weft_scope_discard(s);
+  return v;
+}
+
+static weft_array *some_beta(weft_array *const in[]) { return weft_beta(in[0], in[1]); }
+static weft_array *some_betaln(weft_array *const in[]) { return weft_betaln(in[0], in[1]); }
+static weft_array *some_gammainc(weft_array *const in[]) { return weft_gammainc(in[0], in[1]); }
+static weft_array *some_gammaincc(weft_array *const in[]) { return weft_gammaincc(in[0], in[1]); }
+static weft_array *some_betainc(weft_array *const in[]) { return weft_betainc(in[0], in[1], in[2]); }
+static weft_array *some_betaincinv(weft_array *const in[]) { return weft_betaincinv(in[0], in[1], in[2]); }
+
+TEST(functions_of_several_numbers_are_differentiated_by_each_of_them) {
+  static const struct { const char *name; of_operands *f; int n; double p[3]; } all[] = {
+    { "beta", some_beta, 2, { 2.5, 0.75 } }, { "betaln", some_betaln, 2, { 0.5, 3.25 } }, { "gammainc", some_gammainc, 2, { 2.5, 1.75 } },
+    { "gammainc", some_gammainc, 2, { 0.75, 3 } }, { "gammaincc", some_gammaincc, 2, { 1.5, 4 } }, { "betainc", some_betainc, 3, { 2.5, 3.5, 0.375 } },
+    { "betainc", some_betainc, 3, { 0.75, 5, 0.125 } }, { "betaincinv", some_betaincinv, 3, { 2.5, 3.5, 0.375 } },
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (int k = 0; k < all[i].n; k++) {
+      double h = 0x1p-14, p[3], at[4], got = of_several(all[i].f, all[i].n, all[i].p, k);
+      for (int j = 0; j < 4; j++) { /* f at -2 h, -h, h, 2 h */
+        memcpy(p, all[i].p, sizeof p), p[k] += (j < 2 ? j - 2 : j - 1) * h;
+        at[j] = of_several(all[i].f, all[i].n, p, -1);
+      }
+      double want = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h);
+      if (!(fabs(got - want) <= 1e-8 * (1 + fabs(want)))) test_fail(__FILE__, __LINE__, "%s by operand %d is %.12g, not %.12g", all[i].name, k, got, want);
+    }
+}
+
+/* Products of up to six factors below 8 are kept with what rounding took from them. */
+TEST(gamma_of_doubles_is_within_two_ulp_between_its_series) {
+  double worst = 0, worst_at = 0;
+  weft_scope *s = weft_scope_open();
+  enum { N = 4000 };
+  double x[N], y[N];
+  for (int i = 0; i < N; i++) x[i] = 1.5 + 7.0 * (i + 0.37) / N;
+  EXPECT_OK(weft_read(weft_gamma(weft_from(WEFT_F64, WEFT_DIMS(N), x)), WEFT_F64, y, sizeof y));
+  for (int i = 0; i < N; i++) {
+    long double want = tgammal((long double)x[i]);
+    double ulp = ldexp(1, ilogb((double)want) - 52), off = (double)(fabsl((long double)y[i] - want) / ulp);
+    if (off > worst) worst = off, worst_at = x[i];
+  }
+  if (worst > 2) test_fail(__FILE__, __LINE__, "gamma(%.17g) is %.2f ulp off", worst_at, worst);
+  weft_scope_discard(s);
+}
+
 TEST(beta_and_incomplete_gamma_functions_of_infinities_are_their_limits) {
   EXPECT(of_two(weft_betaln, INFINITY, 2, false) == -INFINITY && of_two(weft_betaln, 2, INFINITY, false) == -INFINITY);
   EXPECT_NEAR(of_two(weft_betaln, 2, 3, false), -2.48490664978800031, 1e-13);
