@@ -946,6 +946,20 @@ def test_shapes_that_are_specified_are_checked_where_sizes_are_open():
         f(np.arange(6.0))
 
 
+def test_sizes_of_parts_that_are_open_are_not_negative():
+    x, y = pt.dvector("x"), pt.dvector("y")
+    first, second = pt.split(x, [y.shape[0] - 4, 3], n_splits=2, axis=0)
+    for out in (first, second, second.sum()):
+        f = function([x, y], out)
+        np.testing.assert_allclose(f(np.arange(5.0), np.ones(6)), [0, 1] if out is first else [2, 3, 4] if out is second else 9)
+        np.testing.assert_allclose(np.sum(f(np.arange(3.0), np.ones(4))), 0 if out is first else 3)
+        with pytest.raises(ValueError, match="negative"):
+            f(np.arange(2.0), np.ones(3))
+        with pytest.raises(ValueError):
+            f(np.arange(4.0), np.ones(4))
+        assert np.size(f(np.arange(5.0), np.ones(6)))
+
+
 def test_arrays_without_elements():
     x, m = pt.dvector("x"), pt.dmatrix("m")
     a = pt.dvector("a")

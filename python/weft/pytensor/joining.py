@@ -28,8 +28,8 @@ def split(node, values, trace):
         x = x.reshape((*there[:axis], total, *there[axis + 1:]))
     elif total != there[axis]:
         raise ValueError(f"Split sizes sum to {total}; expected {there[axis]}")
-    if any(not is_open(n) and n < 0 for n in parts):
-        raise ValueError("Split sizes cannot be negative")
+    for n in parts:
+        x = trace.check(x, n >= 0, ValueError, "Split sizes cannot be negative")
     ends = list(accumulate(parts))
     return [x[(slice(None),) * axis + (slice(end - n, end),)] for end, n in zip(ends, parts)]
 
