@@ -542,6 +542,25 @@ TEST(an_array_of_a_side_that_the_first_derivative_is_asked_for_by_is_found_by_th
   }
 }
 
+/* A choice below makes copies in an order of its own: one that has the length of a loop may be older than what the loop reads. */
+TEST(a_second_derivative_of_rows_of_a_run_above_a_choice_finds_their_length) {
+  for (int is_plain = 0; is_plain < 2; is_plain++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = f64_of(0.8), *p = weft_lt(weft_scalar(1), f64_of(1.6)), *d;
+    weft_array *w = weft_alias(is_plain ? x : weft_choose(p, x, weft_sin(x)));
+    weft_loop *l = weft_loop_open(weft_integer(5));
+    weft_array *c = weft_loop_carry(l, weft_cast(weft_scalar(1), WEFT_F64));
+    weft_loop_next(l, c, weft_add(c, weft_scalar(1)));
+    weft_loop_until(l, weft_ge(c, weft_scalar(3)));
+    weft_array *rows = weft_loop_all(l, w);
+    weft_loop_close(l);
+    weft_grad(times(weft_nanmax(rows, WEFT_ALL), weft_sin(w)), 1, &x, &d);
+    weft_grad(d, 1, &w, &d);
+    EXPECT_F64(d, 2 * cos(0.8) - 0.8 * sin(0.8));
+    weft_scope_discard(s);
+  }
+}
+
 /* ---- The same arrays as inputs of functions, and mapped ---- */
 
 static const double OTHERS[N] = { 0.1, 0.9, -0.7 };

@@ -47,11 +47,18 @@ static bool copy_all(struct copy *c, int n_walls) {
   return true;
 }
 
+/* Nothing older is another one in the copy. What becomes an older node, as a copy becomes what it is of, stands among other copies
+ * that were made before it and have the lengths of the same loops. */
+static uint64_t oldest_replaced(int n, struct node *const from[], struct node *const to[]) {
+  uint64_t a = oldest_of(n, from), b = oldest_of(n, to);
+  return a < b ? a : b;
+}
+
 static bool specialise(enum copy_kind kind, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
                        const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                        struct failure **failure) {
   struct copy c;
-  bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_of(n_from, from));
+  bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_replaced(n_from, from, to));
   c.kind = kind;
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
