@@ -474,3 +474,11 @@ def test_a_random_key_is_an_untraced_state():
     keys = weft.array(np.stack([key, key + np.uint64(9)]))
     mapped = weft.vmap(lambda k: run(weft.array(w), k)[0])(keys)
     assert all(np.array_equal(np.array(mapped[r]), np.array(run(weft.array(w), keys[r])[0])) for r in range(2))
+
+
+def test_a_while_with_a_buffer_of_open_length_is_compiled():
+    """The rows that are left are as many as the buffer has, or fewer where the scan ends before."""
+    info = ScanInfo(sit_sot_in_slices=((-1,),), as_while=True)
+    f = weft.compile(lambda b: scan(info, lambda s: [s * 2, s * 2 > 50], [20, b])[0], shapes="any")
+    for rows, want in [(1, [64]), (2, [32, 64]), (3, [16, 32, 64]), (7, [1, 2, 4, 8, 16, 32, 64]), (9, [1, 2, 4, 8, 16, 32, 64])]:
+        np.testing.assert_array_equal(f(weft.array([1.0] + [0.0] * (rows - 1))), want)

@@ -28,9 +28,7 @@ static bool has_inner_size(const struct weft_function *f, const struct dim_table
   for (int i = 0; i < f->n_out; i++)
     for (int k = 0; k < f->out[i]->rank; k++) {
       dim d = f->out[i]->dims[k];
-      if (dim_is_known(d)) continue;
-      for (int s = 0; s < bound->n; s++) d = dim_substitute(d, 1, &bound->symbol[s], &(dim){ 1 });
-      if (!dim_is_known(d)) return true;
+      if (!dim_is_known(d) && !dim_mentions_only(d, bound->n, bound->symbol)) return true;
     }
   return false;
 }
