@@ -245,6 +245,35 @@ TEST(lists_that_are_null_or_of_negative_length_are_noticed) {
   weft_scope_discard(s);
 }
 
+static int run_nothing(void *ctx, const weft_block in[], const weft_block out[]) { return (void)ctx, (void)in, (void)out, 0; }
+
+TEST(functions_of_several_results_notice_where_there_is_no_place_for_one) {
+  weft_scope *outer = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(2, 2), 2), *out;
+  weft_host_function f = { .run = run_nothing };
+  weft_code_form form = { 0 };
+  for (int k = 0; k < 8; k++) {
+    weft_scope *s = weft_scope_open();
+    if (k == 7) weft_meshgrid(1, &x, 0, NULL);
+    if (k == 0) weft_slogdet(x, NULL, NULL);
+    if (k == 1) weft_quantize(x, &form, NULL, NULL, NULL);
+    if (k == 2) weft_nonzero(x, NULL);
+    if (k == 3) weft_host(&f, 1, &x, 1, &(weft_block){ .dtype = WEFT_F32 }, NULL);
+    if (k == 4) weft_host_like(&f, 1, &x, 1, &x, NULL);
+    if (k == 5) weft_host_like(&f, 1, NULL, 1, &x, &out);
+    if (k == 6) weft_host_like(&f, 1, &x, 1, NULL, &out);
+    EXPECT_INT(weft_scope_close(s), WEFT_ERR_ARG);
+  }
+  weft_scope *s = weft_scope_open();
+  weft_slogdet(x, NULL, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_slogdet: the place of a result is NULL");
+  weft_quantize(x, NULL, &out, NULL, NULL);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_quantize: the place of a result is NULL");
+  EXPECT_BAD(weft_histogramdd(1, &x, NULL, NULL, 0), WEFT_ERR_ARG, "weft_histogramdd: the list of 1 arrays is NULL");
+  weft_scope_discard(s);
+  weft_scope_discard(outer);
+}
+
 TEST(without_a_place_for_results_the_scope_is_told) {
   weft_scope *outer = weft_scope_open();
   weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 2);

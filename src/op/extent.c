@@ -140,7 +140,7 @@ weft_array *weft_flatnonzero(weft_array *x) { return COMPOSED(flatnonzero(x)); }
 
 void weft_nonzero(weft_array *x, weft_array *index[]) {
   int rank = weft_rank(x);
-  if (rank <= 0) return;
+  if (rank <= 0 || !has_list("weft_nonzero", rank, index)) return;
   weft_array *place = weft_flatnonzero(x);
   for (int k = rank - 1; k >= 0; k--) {
     weft_array *size = weft_maximum(weft_size(x, k), number(1));

@@ -167,7 +167,7 @@ static weft_array *histogramdd(int n, weft_array *const x[], weft_array *const e
   weft_array *bad, *e[WEFT_RANK_MAX], *slot = NULL, *is_in = NULL;
   dim dims[WEFT_RANK_MAX];
   if (n < 1 || n > WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: %d coordinates", fn, n);
-  if (!arrays_ok(fn, n, x, &bad)) return bad;
+  if (!arrays_ok(fn, n, x, &bad) || !arrays_ok(fn, n, edges, &bad)) return bad;
   weights = weights_of(fn, x[0], weights, &bad);
   if (bad) return bad;
   for (int k = 0; k < n; k++) {

@@ -181,6 +181,10 @@ static struct host *host_new(const weft_host_function *f, int m, const weft_bloc
  * operands. */
 static void apply(const char *fn, const weft_host_function *f, int n, weft_array *const x[], int n_sized, int m,
                   const weft_block like[], weft_array *y[]) {
+  if (!has_list(fn, m, y)) {
+    if (f && f->release) f->release(f->ctx);
+    return;
+  }
   struct failure *why = !f || !f->run || n < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "%s: no function", fn)
                                                : check_results(fn, m, like);
   struct node **in = why ? NULL : mem_alloc(sizeof *in * (size_t)(n + 1));
@@ -215,6 +219,8 @@ static weft_array *sizes_alone(weft_array *like) {
 
 void weft_host_like(const weft_host_function *f, int n, weft_array *const x[], int m, weft_array *const like[], weft_array *y[]) {
   int n_all = (n > 0 ? n : 0) + (m > 0 ? m : 0);
+  if ((m > 0 && !y) || (n > 0 && !x) || (m > 0 && !like)) /* apply says what is missing */
+    return apply("weft_host_like", f, n, x, 0, m, NULL, y);
   static const int64_t none[WEFT_RANK_MAX];
   weft_block *said = mem_alloc(sizeof *said * (size_t)(n_all + 1));
   weft_array **all = mem_alloc(sizeof *all * (size_t)(n_all + 1));

@@ -375,6 +375,7 @@ weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, in
 }
 
 void weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm) {
+  if (!has_places("weft_slogdet", 2, (weft_array **[]){ sign, logarithm })) return;
   *sign = COMPOSED(of_square("weft_slogdet", a, SIGN));
   *logarithm = COMPOSED(of_square("weft_slogdet", a, LOG_SIZE));
 }

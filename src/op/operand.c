@@ -2,6 +2,23 @@
 #include "op/operand.h"
 #include <string.h>
 
+bool has_places(const char *fn, int n, weft_array **const place[]) {
+  int n_there = 0;
+  for (int k = 0; k < n; k++) n_there += place[k] != NULL;
+  if (n_there == n) return true;
+  struct failure *f = fail(WEFT_ERR_ARG, scope_origin(), "%s: the place of a result is NULL", fn);
+  for (int k = 0; k < n; k++) if (place[k]) *place[k] = array_failed(failure_retain(f));
+  if (n_there) failure_release(f);
+  else scope_blame(f);
+  return false;
+}
+
+bool has_list(const char *fn, int n, weft_array *results[]) {
+  if (results || n < 1) return true;
+  scope_blame(fail(WEFT_ERR_ARG, scope_origin(), "%s: the list for %d results is NULL", fn, n));
+  return false;
+}
+
 weft_array *array_of_bad(struct failure *why, int n, struct node *const node[]) {
   nodes_release(n, node);
   return array_failed(why);

@@ -35,6 +35,10 @@ struct failure *dims_check(const char *fn, int rank, const int64_t dims[]);  /* 
 struct failure *count_check(const char *fn, int rank, const dim dims[]);    /* the number of elements can be said */
 struct failure *dtype_check(const char *fn, weft_dtype);                     /* one that arrays can have */
 
+/* Whether there is a place for each of n results. Where one is missing, the others get bad arrays; without any the scope is
+ * told. */
+bool has_places(const char *fn, int n, weft_array **const place[]);
+bool has_list(const char *fn, int n, weft_array *results[]);  /* the same of a list for n results */
 weft_array *array_of_bad(struct failure *, int n, struct node *const node[]); /* releases the nodes */
 
 /* ELEMENT nodes: which operands a row takes and what it gives. */

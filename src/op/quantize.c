@@ -155,6 +155,7 @@ static struct failure *quantized(weft_array *w, const weft_code_form *form, weft
 void weft_quantize(weft_array *w, const weft_code_form *form, weft_array **words, weft_array **scales, weft_array **biases) {
   weft_array *bad, *out[3] = { NULL, NULL, NULL }, *given[] = { w, form && form->global_scale ? form->global_scale : w };
   struct failure *why = NULL;
+  if (!has_places("weft_quantize", 2, (weft_array **[]){ words, scales })) return;
   if (arrays_ok("weft_quantize", 2, given, &bad)) why = quantized(w, form, out);
   else out[0] = out[1] = out[2] = bad;
   if (why) out[0] = out[1] = out[2] = array_failed(why);

@@ -139,6 +139,7 @@ void weft_meshgrid(int n, weft_array *const x[], int is_xy, weft_array *y[]) {
   weft_array *bad = NULL;
   dim dims[WEFT_RANK_MAX];
   bool swaps = is_xy && n > 1;
+  if (!has_list("weft_meshgrid", n, y)) return;
   if (n < 0 || n > WEFT_RANK_MAX) bad = array_bad(WEFT_ERR_ARG, "weft_meshgrid: of %d arrays", n);
   else if (operands("weft_meshgrid", n, x, node, &bad)) {
     struct failure *why = mesh_check(n, node, swaps, dims);
