@@ -18,7 +18,11 @@ encoder of 8x14 tokens 10.9 ms, 3.1, 2.7, 2.1, with weights held 6.2 ms, 4.8, 4.
 by 4096² of 4 bits 181 µs, 58 GB/s of the 76 that can be read, 0.76. At 15:35, while other programs ran (37 GB/s could be read), before and after
 a change in the same run: bf16 1024³ by AMX with `WEFT_HALVES` 1 took 1.40 ms, 1.0 of JAX and 1.3 of torch, then 1.11 ms, 1.3 and 1.8 (from C 1.25 and
 0.87 ms, of which to pack the right operand takes 0.16); int8 1024³ 0.54 ms, 1.25 of JAX and 2.3 of torch; 64³ 10 µs on two threads, 0.80 of NumPy, and
-9.1 µs on one, as it is now, 0.97 of NumPy on one. Scatter-add to 1024 slots 0.81 ms, 9.4 times as fast as JAX, over 16M slots 34.7 ms, 1.95 as NumPy."""
+9.1 µs on one, as it is now, 0.97 of NumPy on one. Scatter-add to 1024 slots 0.81 ms, 9.4 times as fast as JAX, over 16M slots 34.7 ms, 1.95 as NumPy.
+At 18:44, each system in a process of its own (`bench/compare --alone SYSTEM`; these by a script with the same arrays), weft's time, torch's and JAX's: conv2d of 8
+images, channels first, 64 to 64 2.25 ms, 1.59, 1.57; 128 to 256 1.20, 1.01, 1.17; 512 to 512 of 7² 3.46, 1.53, 4.2, of which 0.5 turn channels; of one image 0.49,
+0.34, 0.30; 0.48, 0.23, 0.50; 1.14, 0.35, 1.14. int8 1024³ 0.29 ms, 0.25, 0.42; bf16 2.0 ms, with
+`WEFT_HALVES` 1 0.65, 0.45, 0.81; 64³ 4.4 µs, 8.6, 33; scatter-add over 16M slots 18.7 ms, 48.7, 54.9."""
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
 
 
@@ -32,6 +36,7 @@ def options():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--within", type=float, default=float("inf"))
+    parser.add_argument("--alone", default="")
     return parser.parse_args()
 
 
@@ -97,6 +102,18 @@ def measure_works(o, found, data):
         save(o, data)
         print(report.line(row, names), flush=True)
     return True
+
+
+def measure_alone(o):
+    """The times of one system, whose threads nobody disturbs; they are printed."""
+    for s in systems.available(o.threads, [o.alone]):
+        for work in works.works(o.quick):
+            if is_late(o) or not any(text in work.name for text in o.only.split("|")):
+                continue
+            row = measure.measure(work, [s], o.seconds)
+            works.forget()
+            if s.name in row.ms:
+                print(f"{work.name:40s} {s.name} {report.duration(row.median(s.name))}", flush=True)
 
 
 def first_result(o, name, program):
@@ -215,6 +232,8 @@ def write(o, data, path):
 
 def main():
     o = options()
+    if o.alone:
+        return measure_alone(o)
     found = systems.available(o.threads)
     names = [s.name for s in found]
     print(f"{o.threads} threads; " + ", ".join(f"{s.name} {s.version}" for s in found), flush=True)

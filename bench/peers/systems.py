@@ -608,9 +608,12 @@ def _has(program):
 ALL = [Weft, Numpy, Numexpr, Numba, Mlx, Jax, Torch, TorchCompile, Pytensor]
 
 
-def available(threads):
+def available(threads, names=None):
+    """Those that can be had, or of these the ones that are named."""
     found = []
     for kind in ALL:
+        if names and kind.name not in names:
+            continue
         try:
             found.append(kind(threads))
         except Exception as why:

@@ -409,3 +409,22 @@ def test_derivatives_by_one_argument_do_not_ask_how_what_a_function_captured_was
     np.testing.assert_allclose(second, 2 * np.asarray(data) * np.asarray(scale), rtol=1e-6)
     rows = weft.vmap(weft.grad(lambda a: f(a * weft.ones(2), data).sum()))(x)
     np.testing.assert_allclose(rows, 2 * np.asarray(x) * (np.asarray(data) * np.asarray(scale)).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("is_region", [False, True])
+def test_derivatives_of_a_function_that_captured_x_and_is_called_twice(order, is_region):
+    k, x = weft.array([0.3, 0.8], dtype=weft.float64), weft.array([0.4, -0.7], dtype=weft.float64)
+
+    def derivative(compile, region):
+        def body(p):
+            f = compile(lambda r, s: weft.tanh(r * p) * s)
+            return weft.tanh(f(k, p)) + f(weft.tanh(k), weft.tanh(p)) * 0.5
+
+        g = lambda v: weft.sin(region(body)(v)).sum()
+        for _ in range(order - 1):
+            g = (lambda h: lambda v: weft.sin(weft.grad(h)(v)).sum())(g)
+        return weft.grad(g)(x)
+
+    plain = derivative(lambda f: f, lambda f: f)
+    np.testing.assert_allclose(derivative(weft.compile, weft.checkpoint if is_region else lambda f: f), plain, rtol=1e-9)
