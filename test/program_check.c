@@ -282,7 +282,7 @@ static bool check_gradient(const struct program *p, FILE *out, const struct trut
     used("jvp checked");
     double value = 0; /* large results are differences of what is as large: slopes of 0 are what these round to */
     for (int k = 0, j = 0; k < t->plain.n; k++) if (t->plain.y[k].dtype == WEFT_F64) dot(&v[j++], &t->plain.y[k], &value);
-    if (s.has_backward && !(fabs(s.forward - s.backward) <= 1e-8 * (s.size + 1e-3) + 1e-14 * value))
+    if (s.has_backward && !(fabs(s.forward - s.backward) <= 1e-8 * (s.size + 1e-3) + (isfinite(value) ? 1e-14 * value : 0)))
       snprintf(text, sizeof text, "<v, J u> is %.17g, <J'v, u> is %.17g", s.forward, s.backward), ok = found(p, out, "gradient", text);
     struct build *b = calloc(1, sizeof *b);
     weft_array *y[PROGRAM_OUTS];
