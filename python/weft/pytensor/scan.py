@@ -53,13 +53,14 @@ def scan(node, values, trace):
 
 def states(node):
     """For each state that is made of rows: the variable of the rows it begins with, and how many its taps want. PyTensor writes these rows
-    to the front of an empty buffer that is longer by their number, which does not tell whether they are enough."""
+    to the front of an empty buffer that is longer by their number, which does not tell whether they are enough. What has an axis less is
+    stretched over all of them."""
     i = node.op.info
     places = range(1 + i.n_seqs + i.n_mit_mot, 1 + i.n_seqs + i.n_mit_mot + i.n_mit_sot + i.n_sit_sot)
     for k, taps_in in zip(places, (*i.mit_sot_in_slices, *i.sit_sot_in_slices)):
         made = node.inputs[k].owner
         if made is not None and isinstance(made.op, IncSubtensor) and made.op.set_instead_of_inc and made.inputs[0].owner is not None \
-                and isinstance(made.inputs[0].owner.op, AllocEmpty):
+                and isinstance(made.inputs[0].owner.op, AllocEmpty) and made.inputs[1].type.ndim == made.inputs[0].type.ndim:
             yield made.inputs[1], -min(taps_in)
 
 
