@@ -27,8 +27,12 @@ struct remaking {
 
 static int64_t bytes_of(const struct node *x) { return node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype); }
 
+/* What floats is its one user's, and stands nowhere: another user has another one. */
+static bool floats(const struct node *x) { return local_of(x)->is_floating; }
+
 /* Stands in memory whatever happens here, or is so small beside n that it may. */
 static bool is_there(const struct remaking *r, const struct node *x, const struct node *n) {
+  if (floats(x)) return false;
   const struct item *i = &r->w->item[x->slot];
   if (x->op->kind == OP_LEAF || i->is_target || i->group < 0 || r->is_wanted[x->slot]) return true;
   return (x->op->kind != OP_ELEMENT && i->is_stored) || node_count(x) * FEW <= node_count(n);
@@ -46,12 +50,12 @@ static void look(struct remaking *r, const struct node *x, const struct node *n,
     if (!r->is_read[x->slot]) m->bytes += bytes_of(x);
     return;
   }
-  m->can = is_element(x) && node_count(x) == node_count(n) && ++m->n <= MOST_MADE;
+  m->can = is_element(x) && (floats(x) || node_count(x) == node_count(n)) && ++m->n <= MOST_MADE;
   m->dear += !x->op->is_cheap;
   for (int k = 0; k < x->n_in && m->can; k++) {
     struct edge e = edge_of(x->in[k]);
     if (scalar_of(x->in[k])) continue;
-    if (!e.aligned && !is_there(r, e.base, n)) m->can = false;
+    if (!e.aligned && !floats(e.base) && !is_there(r, e.base, n)) m->can = false;
     look(r, e.base, n, m);
   }
 }
@@ -83,7 +87,7 @@ static struct node *made(struct remaking *r, struct node *x, const struct node *
     if (!(c->in[k] = shown(r, x->in[k], n))) return NULL;
   }
   if (c) local_of(c)->is_floating = true, r->n_made++, r->n_dear += !x->op->is_cheap;
-  return r->copy[slot] = c;
+  return floats(x) ? c : (r->copy[slot] = c);
 }
 
 /* Whether an operand that another group made is computed again here, because that costs less than its bytes. */
