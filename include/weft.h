@@ -723,9 +723,10 @@ WEFT_ACTIVATION(WEFT_DECLARE_)
  * Re sum(dy (J dx)) = Re sum((J' dy) dx). So the gradient of f(z) is f'(z) where there is one, and the gradient of a real y
  * by x = a + ib is dy/da - i dy/db, as in MLX and JAX: to descend, step against its conjugate.
  *
- * An x is an array that y was computed from, or what y is a derivative or map of: not a number, and not a 0-d weft_full, a weft_iota
- * or an array made in a body where a loop or choice has copied it. Those are refused; use a weft_alias of it, made before the body.
- * What only one side of a weft_choose needs is of that side once the choice has been transformed: ask for it in the first transform. */
+ * An x is an array that y was computed from, or what y is a derivative or map of: not a number, and not a 0-d weft_full, a
+ * weft_iota or an array made in a body where a loop or choice has copied it. Those are refused; use a weft_alias of it, made
+ * before the body. What only one side of a weft_choose needs is of that side once the choice has been transformed: ask for it in
+ * the first transform. */
 
 void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]);  /* d sum(y) / dx; 0 if unrelated */
 void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]);
