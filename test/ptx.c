@@ -296,11 +296,11 @@ TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
   struct arena *a = arena_new();
   struct kir_kernel *k = test_kernel("softmax"), *again = test_kernel("softmax");
   struct ptx_shape fits = shape_of(k, (int64_t[]){ 8192, 4096 }, a), long_one = shape_of(again, (int64_t[]){ 8192, 1 << 20 }, a);
-  EXPECT_INT(fits.shared_bytes, 4096 * 4 + PTX_SHIFT_BYTES); /* exp(x - m) has the memory of x; rows that are not aligned are shifted */
+  EXPECT_INT(fits.shared_bytes, (4096 * 4 + PTX_SHIFT_BYTES + 15) / 16 * 16); /* exp(x - m) has the memory of x; rows that are not aligned are shifted */
   EXPECT_INT(fits.scratch_bytes, 0);
   EXPECT_INT(fits.grid[0], 8192);
   EXPECT_INT(long_one.shared_bytes, 0);
-  EXPECT_INT(long_one.row_bytes, (4 << 20) + PTX_SHIFT_BYTES);
+  EXPECT_INT(long_one.row_bytes, ((4 << 20) + PTX_SHIFT_BYTES + 15) / 16 * 16);
   EXPECT_INT(long_one.scratch_bytes, long_one.row_bytes * long_one.grid[0]);
   kir_free(k);
   kir_free(again);
