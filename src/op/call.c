@@ -22,13 +22,19 @@ static void drop(const void *attr) {
 
 static bool trusts(const struct node *n) { return ((const struct call_attr *)n->attr)->is_trusting; }
 
+/* A size of an argument itself, as most sizes of results are. */
+static bool is_bound(dim d, const struct dim_table *bound) {
+  for (int s = 0; s < bound->n; s++) if (bound->symbol[s] == d) return true;
+  return false;
+}
+
 /* Whether an output has a size that only the inside of the function knows, such as the length of a loop. Each call would
  * need a symbol of its own for it, so such a function is expanded where it is called. */
 static bool has_inner_size(const struct weft_function *f, const struct dim_table *bound) {
   for (int i = 0; i < f->n_out; i++)
     for (int k = 0; k < f->out[i]->rank; k++) {
       dim d = f->out[i]->dims[k];
-      if (!dim_is_known(d) && !dim_mentions_only(d, bound->n, bound->symbol)) return true;
+      if (!dim_is_known(d) && !is_bound(d, bound) && !dim_mentions_only(d, bound->n, bound->symbol)) return true;
     }
   return false;
 }
@@ -87,11 +93,10 @@ static bool fit_dtype(const struct weft_function *f, int i, struct node **in, st
 }
 
 /* A size that is not known yet is taken to be the one that the function wants. */
-static bool fit_sizes(const struct weft_function *f, int i, struct node **in, struct failure **why) {
+static bool take_sizes(const struct weft_function *f, int i, struct node **in, struct failure **why) {
   const struct node *want = f->in[i], *got = *in;
   dim dims[WEFT_RANK_MAX];
-  bool has_sizes = atomic_load_explicit(&got->state, memory_order_relaxed) == NODE_READY;
-  if (has_sizes || want->rank != got->rank) return true; /* that they differ is told where sizes are bound */
+  if (want->rank != got->rank) return true; /* that they differ is told where sizes are bound */
   for (int k = 0; k < got->rank; k++) {
     dim now = dim_resolve(got->dims[k]);
     bool is_taken = dim_is_known(want->dims[k]) && !dim_is_known(now) && sizes_meet("weft_call", now, want->dims[k]);
@@ -99,6 +104,11 @@ static bool fit_sizes(const struct weft_function *f, int i, struct node **in, st
   }
   if ((*in = node_agree(*in, -1, dims))) return true;
   return *why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"), false;
+}
+
+/* What is computed has its sizes, as most arguments have. */
+static inline bool fit_sizes(const struct weft_function *f, int i, struct node **in, struct failure **why) {
+  return atomic_load_explicit(&(*in)->state, memory_order_relaxed) == NODE_READY || take_sizes(f, i, in, why);
 }
 
 /* On operands of other sizes: a loop that they are made of was copied, say, and tells its length anew. */
