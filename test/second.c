@@ -199,6 +199,26 @@ static void checkpoint_of_a_call(struct told *t, bool is_plain) {
   if (!is_plain) weft_checkpoint(1, &x[A], 1, &x[Y]);
 }
 
+/* The y of the region is what a call gave, which is its argument, what it has captured, or made of both; v is that. */
+static void checkpoint_that_is_a_call(struct told *t, bool is_plain, int which) {
+  weft_array **x = t->by, *out[3];
+  begin(t);
+  if (is_plain) out[0] = x[U], out[1] = x[W], out[2] = times(x[U], x[W]);
+  else {
+    weft_scope *body = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *r = times(in, x[W]);
+    weft_call(weft_compile(body, 1, &in, WEFT_ARRAYS(in, x[W], r)), 1, &x[U], 3, out);
+  }
+  x[V] = is_plain ? weft_alias(out[which]) : out[which];
+  x[R] = x[V];
+  if (is_plain) x[R] = weft_alias(x[R]);
+  else weft_checkpoint(1, &x[which == 1 ? W : U], 1, &x[R]);
+  x[Y] = times(after(x[R], x[W]), weft_sin(times(x[V], x[U])));
+}
+static void checkpoint_that_is_an_argument(struct told *t, bool is_plain) { checkpoint_that_is_a_call(t, is_plain, 0); }
+static void checkpoint_that_is_captured(struct told *t, bool is_plain) { checkpoint_that_is_a_call(t, is_plain, 1); }
+static void checkpoint_that_is_of_both(struct told *t, bool is_plain) { checkpoint_that_is_a_call(t, is_plain, 2); }
+
 static weft_array *positive(weft_array *x) { return weft_gt(weft_sum(times(x, x), WEFT_ALL), weft_scalar(0)); }
 
 /* What both sides and what is after need is above, v only one side. */
@@ -405,7 +425,8 @@ static const struct { const char *name; story *tell; int may_refuse; } STORIES[]
   STORY(one_checkpoint, NONE), STORY(checkpoint_of_u, NONE), STORY(checkpoint_of_all, NONE), STORY(checkpoints_in_a_row, NONE),
   STORY(checkpoint_in_a_checkpoint, NONE), STORY(call_of_a_captor, NONE), STORY(call_of_a_captor_of_b, NONE),
   STORY(call_of_a_captor_of_its_own, NONE), STORY(call_without_captures, NONE), STORY(calls_in_calls, NONE), STORY(captured_call, NONE),
-  STORY(call_that_passes_on, NONE), STORY(checkpoint_of_a_call, NONE), STORY(one_choice, NONE), STORY(choice_above_others, NONE),
+  STORY(call_that_passes_on, NONE), STORY(checkpoint_of_a_call, NONE), STORY(checkpoint_that_is_an_argument, NONE),
+  STORY(checkpoint_that_is_captured, NONE), STORY(checkpoint_that_is_of_both, NONE), STORY(one_choice, NONE), STORY(choice_above_others, NONE),
   STORY(inside_a_choice, BY_W | BY_V | BY_R), STORY(choice_in_a_call, NONE), STORY(choice_in_a_call_of_its_own, BY_W),
   STORY(checkpoint_of_a_choice, NONE), STORY(one_cond, NONE), STORY(one_scan, NONE), STORY(scan_that_recomputes, NONE),
   STORY(checkpoint_of_a_scan, NONE), STORY(scan_of_a_call, NONE), STORY(checkpoint_of_own_rules, NONE),

@@ -18,6 +18,7 @@ struct checkpoint_attr { int n_y, n_x, n_expanded; }; /* n_expanded: n_y, or 0 i
 
 static const struct checkpoint_attr *attr_of(const struct node *n) { return n->attr; }
 static int count(const struct node *n) { return attr_of(n)->n_y; }
+int checkpoint_expanded(const struct node *n) { return attr_of(n)->n_expanded; }
 
 static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
   const struct node *y = n->in[k];

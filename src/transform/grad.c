@@ -100,12 +100,14 @@ static void meet(struct reverse *r, int *n, int i) {
 static bool is_region(const struct reverse *r, int i) { return r->g.node[i]->op == &op_checkpoint && subgraph_arity(&r->g, i); }
 
 /* Whether an x lies between the y and the other inputs of the checkpoint at i, where its rule, which computes the region
- * again, does not come by. -1: out of memory. */
+ * again, does not come by. Its expanded y are no end of the region: where a copy has become what it is of, they are y. -1: out of
+ * memory. */
 static int has_asked_inside(struct reverse *r, int i) {
-  int n_y = r->g.node[i]->op->many->count(r->g.node[i]), first = r->g.first[i], n = 0, from, found = false;
+  int n_y = r->g.node[i]->op->many->count(r->g.node[i]), first = r->g.first[i], end = r->g.first[i + 1] - checkpoint_expanded(r->g.node[i]);
+  int n = 0, from, found = false;
   if (!r->walk) r->walk = mem_alloc((size_t)r->g.n * sizeof *r->walk);
   if (!r->walk) return -1;
-  for (int at = first + n_y; at < r->g.first[i + 1]; at++) meet(r, &n, r->g.operand[at]);
+  for (int at = first + n_y; at < end; at++) meet(r, &n, r->g.operand[at]);
   from = n;
   for (int k = 0; k < n_y; k++) meet(r, &n, r->g.operand[first + k]);
   for (int j = from; j < n && !found; j++) {

@@ -57,6 +57,8 @@ bool node_fit(struct node **d, struct node *like, struct failure **); /* in its 
  * replaced, with their references. NULL: done. */
 struct failure *transform_ready(int n, struct node *x[], int m, struct node *y[]);
 
+int checkpoint_expanded(const struct node *);        /* how many of its inputs, the last, are y with calls expanded */
+
 /* Lists of nodes that start as NULL; NULL: out of memory. */
 struct node **node_list_new(int n);
 void node_list_drop(int n, struct node **);          /* releases and frees; NULL: nothing */
