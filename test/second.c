@@ -698,3 +698,49 @@ TEST(a_number_is_no_input_of_a_function) {
   EXPECT(strstr(weft_message(), "weft_compile: input 1 is a number"));
   weft_scope_discard(s);
 }
+
+/* e after the steps, times sin w: what the next test's loop makes. */
+static double run_by_hand(double x, double w) {
+  double c = x, e = x;
+  for (int i = 0; i < 5; i++) {
+    double before = c;
+    c = 4 * i + 3 + c * w, e = w * (e + before);
+    if (c > 16) break;
+  }
+  return e * sin(w);
+}
+
+/* Rows of a segment have a size that a loop tells: as what a region is made of, they waited for the loop outside of its copy. */
+TEST(a_second_derivative_of_a_checkpoint_of_a_run_in_segments_is_that_of_its_steps) {
+  for (int which = 0; which < 64; which++) {
+    bool is_plain = which & 1, is_forward = which & 2, is_forward_again = which & 4, is_evaluated = which & 8, by_w = which & 16;
+    weft_scope *s = weft_scope_open();
+    weft_array *x = f64_of(0.8), *w = weft_alias(weft_sin(x)), *one = weft_cast(weft_scalar(1), WEFT_F64), *d;
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *row = weft_loop_each(l, weft_from(WEFT_F64, WEFT_DIMS(5, 2), (double[]){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }));
+    weft_array *c = weft_loop_carry(l, x), *e = weft_loop_carry(l, x), *next = weft_add(weft_sum(row, WEFT_ALL), times(c, w));
+    weft_loop_next(l, c, next);
+    weft_loop_next(l, e, times(w, weft_add(e, c)));
+    weft_loop_until(l, weft_gt(next, weft_scalar(16)));
+    if (!is_plain) weft_loop_recompute(l, which & 32 ? 2 : 4);
+    weft_array *last = weft_loop_last(l, e);
+    weft_loop_close(l);
+    weft_array *y = times(last, weft_sin(w)), *by = by_w ? w : x;
+    if (!is_plain) weft_checkpoint(1, &x, 1, &y);
+    if (is_forward) weft_jvp(1, &x, &one, 1, &y, &d);
+    else weft_grad(y, 1, &x, &d);
+    if (is_evaluated) EXPECT_OK(weft_eval(1, &d));
+    if (is_forward_again) weft_jvp(1, &by, &one, 1, &d, &d);
+    else weft_grad(d, 1, &by, &d);
+    double at[2][2], h = 1e-4, got = 0; /* of the slope along x, where w follows with cos x; by w at one x */
+    for (int i = 0; i < 2; i++)
+      for (int j = 0; j < 2; j++) {
+        double dx = j ? h : -h, db = i ? h : -h, t = by_w ? 0.8 + dx : 0.8 + dx + db;
+        at[i][j] = run_by_hand(t, by_w ? sin(0.8) + db + dx * cos(0.8) : sin(t));
+      }
+    double want = (at[1][1] - at[1][0] - at[0][1] + at[0][0]) / (4 * h * h);
+    EXPECT_OK(weft_read(d, WEFT_F64, &got, sizeof got));
+    if (!(fabs(got - want) <= 1e-4 * fabs(want))) test_fail(__FILE__, __LINE__, "%d: %.9g, by differences %.9g", which, got, want);
+    weft_scope_discard(s);
+  }
+}

@@ -180,17 +180,16 @@ bool attr_mentions(const struct node *n, int n_in, struct node *const in[], stru
   return mentions;
 }
 
-/* Whether symbols that are replaced make node i another one, whatever becomes of its operands. */
-static bool is_resized(struct copy *c, int i) {
+bool subgraph_mentions(const struct subgraph *g, int i, struct dim_table *t) {
   enum { MOST = 8 };
   struct node *in[MOST];
-  dim dims[WEFT_RANK_MAX];
-  int n_in = subgraph_arity(&c->g, i);
-  if (c->g.is_end[i] || !c->sizes.n) return false;
-  if (resize(c, c->g.node[i], dims)) return true;
-  if (n_in > MOST && c->g.node[i]->op != &op_loop) return c->g.node[i]->op->resize;
-  for (int k = 0; k < n_in && k < MOST; k++) in[k] = c->g.node[c->g.operand[c->g.first[i] + k]];
-  return attr_mentions(c->g.node[i], n_in, in, &c->sizes);
+  const struct node *n = g->node[i];
+  int n_in = subgraph_arity(g, i);
+  if (g->is_end[i] || !t->n) return false;
+  for (int k = 0; k < n->rank; k++) if (dim_in(t, n->dims[k]) != n->dims[k]) return true;
+  if (n_in > MOST && n->op != &op_loop) return n->op->resize;
+  for (int k = 0; k < n_in && k < MOST; k++) in[k] = g->node[g->operand[g->first[i] + k]];
+  return attr_mentions(n, n_in, in, t);
 }
 
 /* Where the snapshot ends nothing is replaced below, and no size of a node is one of the loops above that are renewed. */
@@ -201,8 +200,13 @@ static bool stays(const struct copy *c, int i) {
 }
 
 /* The number of steps of a loop, if it is computed, is another one where what says it has changed. */
-static bool owns_steps(const struct node *n) {
-  return n->op == &op_loop && n->n_in && ((const struct loop_attr *)n->attr)->loop->owns_steps;
+int loop_renews(const struct subgraph *g, int i, const bool moves[], dim symbol[2]) {
+  if (g->node[i]->op != &op_loop || !moves[i]) return 0;
+  const struct loop *l = ((const struct loop_attr *)g->node[i]->attr)->loop;
+  int n = 0;
+  if (l->owns_steps && subgraph_arity(g, i) && moves[g->operand[g->first[i]]]) symbol[n++] = l->steps;
+  if (l->until) symbol[n++] = l->length;
+  return n;
 }
 
 static bool renew(struct copy *c, dim symbol) {
@@ -220,10 +224,10 @@ bool copy_renew(struct copy *c, bool (*changes)(const struct copy *, int i)) {
     for (int i = 0; ok && i < c->g.n; i++) {
       int first = c->g.first[i], arity = subgraph_arity(&c->g, i);
       for (int k = 0; k < arity && !moves[i]; k++) moves[i] = moves[c->g.operand[first + k]];
-      if (!moves[i]) moves[i] = changes(c, i) || is_resized(c, i);
-      const struct loop *l = c->g.node[i]->op == &op_loop ? ((const struct loop_attr *)c->g.node[i]->attr)->loop : NULL;
-      if (l && arity && owns_steps(c->g.node[i]) && moves[c->g.operand[first]]) ok = renew(c, l->steps);
-      if (ok && l && l->until && moves[i]) ok = renew(c, l->length);
+      if (!moves[i]) moves[i] = changes(c, i) || subgraph_mentions(&c->g, i, &c->sizes);
+      dim symbol[2];
+      int n_new = ok ? loop_renews(&c->g, i, moves, symbol) : 0;
+      for (int k = 0; ok && k < n_new; k++) ok = renew(c, symbol[k]);
     }
   }
   mem_free(moves);

@@ -27,6 +27,10 @@ struct node *copy_of(const struct copy *, int i);  /* no reference */
 bool copy_renew(struct copy *, bool (*changes)(const struct copy *, int i));
 /* Whether the attribute of n, which may contain sizes, is another one with these symbols replaced. in: its operands. */
 bool attr_mentions(const struct node *n, int n_in, struct node *const in[], struct dim_table *);
+/* Whether these symbols, replaced, make node i another one, whatever becomes of its operands. */
+bool subgraph_mentions(const struct subgraph *, int i, struct dim_table *);
+/* Lengths that loop i, an operand of which is another one in a copy where moves says so, gets new symbols for: at most two. */
+int loop_renews(const struct subgraph *, int i, const bool moves[], dim symbol[2]);
 /* n is node i again; takes over the reference. A node that others have too gets a name of its own where that is asked for. */
 bool copy_replace(struct copy *, int i, struct node *n);
 bool copy_node(struct copy *, int i);              /* its operands have been done. false: failure says why */

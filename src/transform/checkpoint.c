@@ -2,14 +2,15 @@
  *
  * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
  * depend on x, so that derivatives by these are found as well. What a side of a choice is made of belongs to the region, whether
- * it depends on x or not: as an input it would be computed where the other side is taken. The gradient is taken of a copy of the
- * region whose x stand behind barriers: identities that merging of common expressions does not see through. It ends at the other
- * inputs, which may be made of what the x have become since: of rows, or of an argument. Where a derivative
- * by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
+ * it depends on x or not: as an input it would be computed where the other side is taken. So does what has a size that a loop of the
+ * region tells. The gradient is taken of a copy of the region whose x stand behind barriers: identities that merging of common
+ * expressions does not see through. It ends at the other inputs, which may be made of what the x have become since: of rows, or of an
+ * argument. Where a derivative by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
  *
  * What calls of functions inside have captured is found by expanding them. That makes other nodes, and y is what users have made of
  * theirs: the expanded y come last among the inputs, nobody computes them, and the region is what they are made of. */
 #include "base/mem.h"
+#include "graph/copy.h"
 #include "graph/function.h"
 #include "op/operand.h"
 #include "transform/transform.h"
@@ -138,16 +139,37 @@ static void take_sides(const struct subgraph *g, bool is_inside[], bool is_of_si
   for (int i = 0; i < g->n; i++) is_inside[i] |= is_of_side[i], is_of_side[i] = false;
 }
 
-/* Marks, in a snapshot of m y with walls x, the nodes of the region, and those that are none of it but used by one, or a y. */
-static void find_edge(const struct subgraph *g, int m, int n_x, bool is_inside[], bool is_edge[]) {
+/* What is made of what is inside, and what has a size that a loop of the region tells, which is another one where it is computed
+ * again: as an input it would wait for the first one. false: out of memory. */
+static bool take_inside(const struct subgraph *g, bool is_inside[]) {
+  struct dim_table told = { 0 };
+  bool ok = true;
+  for (int n_before = -1; ok && n_before < told.n;) {
+    n_before = told.n;
+    for (int i = 0; ok && i < g->n; i++) {
+      dim symbol[2];
+      for (int at = g->first[i]; at < g->first[i + 1]; at++) is_inside[i] |= is_inside[g->operand[at]];
+      is_inside[i] |= subgraph_mentions(g, i, &told);
+      int n = loop_renews(g, i, is_inside, symbol);
+      for (int k = 0; ok && k < n; k++)
+        if (!dim_is_known(symbol[k]) && dim_in(&told, symbol[k]) == symbol[k]) ok = dim_table_add(&told, symbol[k], dim_symbol());
+    }
+  }
+  dim_table_free(&told);
+  return ok;
+}
+
+/* Marks, in a snapshot of m y with walls x, the nodes of the region, and those that are none of it but used by one, or a y. false:
+ * out of memory. */
+static bool find_edge(const struct subgraph *g, int m, int n_x, bool is_inside[], bool is_edge[]) {
   for (int j = 0; j < n_x; j++)
     if (g->wall[j] >= 0) is_inside[g->wall[j]] = true;
-  for (int i = 0; i < g->n; i++)
-    for (int at = g->first[i]; at < g->first[i + 1]; at++) is_inside[i] |= is_inside[g->operand[at]];
+  if (!take_inside(g, is_inside)) return false;
   take_sides(g, is_inside, is_edge);
   for (int i = 0; i < g->n; i++)
     for (int at = g->first[i]; is_inside[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !is_inside[g->operand[at]];
   for (int k = 0; k < m; k++) is_edge[g->target[k]] |= !is_inside[g->target[k]];
+  return true;
 }
 
 /* Whether a derivative by it can be asked for: numbers have no name, and a number spread over sizes that are told elsewhere has
@@ -161,8 +183,8 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
                             struct node *const expanded[], int *n_in) {
   bool *is_inside = mem_alloc(2 * (size_t)g->n + 1), *is_edge = is_inside ? is_inside + g->n : NULL;
   struct node **in = node_list_new(m + n + g->n + n_expanded);
-  if (is_inside && in) {
-    find_edge(g, m, n, is_inside, is_edge);
+  bool ok = is_inside && in && find_edge(g, m, n, is_inside, is_edge);
+  if (ok) {
     int at = 0;
     for (int k = 0; k < m; k++) in[at++] = y[k];
     for (int k = 0; k < n; k++) in[at++] = x[k];
@@ -172,7 +194,7 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
     *n_in = at;
   }
   mem_free(is_inside);
-  if (is_inside) return in;
+  if (ok) return in;
   mem_free(in);
   return NULL;
 }
