@@ -330,3 +330,27 @@ TEST(what_a_function_has_evaluated_while_it_was_written_is_so_in_every_call) {
   }
   weft_scope_discard(outer);
 }
+
+/* A number made of the size of a carry needs no value of it: it may be evaluated while the body is written and after, and forgets
+ * then what it was made of. The body does not. */
+SCOPED(what_is_made_of_sizes_in_a_body_may_be_evaluated) {
+  for (int how = 0; how < 32; how++) {
+    weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(5), ((float[]){ 1, 2, 3, 4, 5 })), *y, *z;
+    weft_loop *l = weft_loop_open(weft_integer(4));
+    weft_array *c = weft_loop_carry(l, x), *n = weft_own(weft_size(how & 1 ? weft_neg(c) : c, 0));
+    weft_array *k = weft_own(weft_cast(weft_add(n, n), WEFT_F32)), *b = weft_broadcast(k, WEFT_DIMS(5));
+    if (how & 2) EXPECT_OK(weft_eval(1, &b));
+    if (how & 4) EXPECT_OK(weft_eval(1, &n));
+    weft_loop_next(l, c, how & 8 ? weft_add(c, b) : b);
+    y = weft_loop_last(l, c);
+    weft_loop_close(l);
+    if (how & 16) EXPECT_OK(weft_eval(2, (weft_array *[]){ n, k }));
+    z = weft_add(k, weft_scalar(1));
+    EXPECT_OK(weft_eval(2, (weft_array *[]){ y, z }));
+    if (how & 8) EXPECT_F64(weft_cast(y, WEFT_F64), 41, 42, 43, 44, 45);
+    else EXPECT_F64(weft_cast(y, WEFT_F64), 10, 10, 10, 10, 10);
+    EXPECT_F64(weft_cast(z, WEFT_F64), 11);
+    weft_disown(n);
+    weft_disown(k);
+  }
+}

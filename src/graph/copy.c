@@ -96,10 +96,10 @@ static struct node *alias(struct node *n) {
 bool copy_replace(struct copy *c, int i, struct node *n) {
   const struct node *of = c->g.node[i];
   bool is_new = n && atomic_load(&n->refs) == 1;
-  if (n && !is_new && c->kind == COPY_SAME) n = alias(n), is_new = true;
+  if (n && !is_new && copies_same(c)) n = alias(n), is_new = true;
   if (!n) return no_memory(c);
   if (is_new && c->kind != COPY_APPLIED) n->copy_of = node_first(of);
-  if (is_new && c->kind == COPY_SAME) n->same_as = node_same(of), atomic_store_explicit(&copies_some, true, memory_order_relaxed);
+  if (is_new && copies_same(c)) n->same_as = node_same(of), atomic_store_explicit(&copies_some, true, memory_order_relaxed);
   n->weak = of->weak;
   n->origin = of->origin;
   c->now[i] = n;
@@ -159,7 +159,7 @@ static bool outgrows(const struct node *n, struct node *const in[], const dim di
 static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
-  bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized;
+  bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized || copy_is_forced(c, i);
   for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
   if (is_changed && (!all_fit(c, i) || forgets_length(n, in, dims) || outgrows(n, in, dims))) return infer(c, i, in);
   if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
@@ -192,11 +192,16 @@ bool subgraph_mentions(const struct subgraph *g, int i, struct dim_table *t) {
   return attr_mentions(n, n_in, in, t);
 }
 
+bool copy_is_forced(const struct copy *c, int i) {
+  return c->kind == COPY_BODY && c->g.node[i]->op == &op_size && !c->g.is_end[i];
+}
+
 /* Where the snapshot ends nothing is replaced below, and no size of a node is one of the loops above that are renewed. */
 static bool stays(const struct copy *c, int i) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
-  return c->g.is_end[i] || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
+  return c->g.is_end[i] ||
+         (!operands_changed(c, i) && !copy_is_forced(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
 }
 
 /* The number of steps of a loop, if it is computed, is another one where what says it has changed. */

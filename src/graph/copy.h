@@ -8,7 +8,8 @@
 enum copy_kind {
   COPY_OTHER,   /* they may have other values, and lengths of loops are told anew */
   COPY_APPLIED, /* the body of a function on other inputs: lengths that were told stay, and nobody looks for them by its nodes */
-  COPY_SAME     /* they have the same values: lengths that were told stay, and whoever asks for a node finds its copies */
+  COPY_SAME,    /* they have the same values: lengths that were told stay, and whoever asks for a node finds its copies */
+  COPY_BODY     /* the same, and sizes are copied whatever they are of: see graph_repeat_body */
 };
 
 struct copy {
@@ -19,6 +20,8 @@ struct copy {
   struct failure *failure; /* NULL: none so far */
 };
 
+static inline bool copies_same(const struct copy *c) { return c->kind == COPY_SAME || c->kind == COPY_BODY; }
+bool copy_is_forced(const struct copy *, int i);   /* whether node i is copied though nothing of it is another one */
 bool copy_begin(struct copy *, int n, struct node *const target[], int n_walls, struct node *const wall[], uint64_t oldest);
 struct node *copy_of(const struct copy *, int i);  /* no reference */
 /* Before any node is done: new symbols for the steps and lengths of loops that will be computed from something else, since

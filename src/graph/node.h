@@ -135,6 +135,10 @@ bool graph_substitute(int n_from, struct node *const from[], struct node *const 
  * they have the value. */
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **);
+/* graph_repeat for the body of a loop, which shares no node that somebody could evaluate: what is made of sizes of variables needs
+ * no value of theirs, and whoever holds it may ask for it, so that it forgets what it was made of. */
+bool graph_repeat_body(int n_vars, struct node *const var[], int n_from, struct node *const from[], struct node *const to[], int n,
+                       struct node *const target[], struct node *out[], struct failure **);
 /* graph_substitute, or for is_applied the body of a function on other inputs: lengths that have been told stay. symbol[i] becomes
  * value[i] in every size of the copy, loop bodies included. */
 bool graph_specialise(bool is_applied, int n_from, struct node *const from[], struct node *const to[], int n_symbols,

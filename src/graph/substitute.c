@@ -36,7 +36,7 @@ static bool resize_walls(struct copy *c, int n) {
   return true;
 }
 
-static bool is_replaced(const struct copy *c, int i) { return c->now[i]; }
+static bool is_replaced(const struct copy *c, int i) { return c->now[i] || copy_is_forced(c, i); }
 
 /* Walls have no operands in the snapshot: only those of them that were replaced by themselves need the longer look. */
 static bool copy_all(struct copy *c, int n_walls) {
@@ -54,11 +54,11 @@ static uint64_t oldest_replaced(int n, struct node *const from[], struct node *c
   return a < b ? a : b;
 }
 
-static bool specialise(enum copy_kind kind, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
-                       const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
+static bool specialise(enum copy_kind kind, uint64_t oldest, int n_from, struct node *const from[], struct node *const to[],
+                       int n_symbols, const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                        struct failure **failure) {
   struct copy c;
-  bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_replaced(n_from, from, to));
+  bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest);
   c.kind = kind;
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
@@ -70,15 +70,22 @@ static bool specialise(enum copy_kind kind, int n_from, struct node *const from[
 bool graph_specialise(bool is_applied, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
                       const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
                       struct failure **failure) {
-  return specialise(is_applied ? COPY_APPLIED : COPY_OTHER, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
+  return specialise(is_applied ? COPY_APPLIED : COPY_OTHER, oldest_replaced(n_from, from, to), n_from, from, to, n_symbols, symbol,
+                    value, n, target, out, failure);
 }
 
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                       struct node *out[], struct failure **failure) {
-  return specialise(COPY_OTHER, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  return specialise(COPY_OTHER, oldest_replaced(n_from, from, to), n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }
 
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **failure) {
-  return specialise(COPY_SAME, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  return specialise(COPY_SAME, oldest_replaced(n_from, from, to), n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+}
+
+bool graph_repeat_body(int n_vars, struct node *const var[], int n_from, struct node *const from[], struct node *const to[], int n,
+                       struct node *const target[], struct node *out[], struct failure **failure) {
+  uint64_t oldest = oldest_replaced(n_from, from, to), first = oldest_of(n_vars, var);
+  return specialise(COPY_BODY, first < oldest ? first : oldest, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }

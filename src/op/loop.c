@@ -521,7 +521,8 @@ static int n_seq_used(const struct making *m) {
 static bool bodies_into(struct making *m, struct loop *l, struct failure **failure) {
   struct node **out = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *out);
   if (!out) return false;
-  bool ok = graph_repeat(m->n_captured + m->n_leaves, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
+  bool ok = graph_repeat_body(m->n_vars, m->var, m->n_captured + m->n_leaves, m->captured, m->const_var, m->n_bodies, m->body, out,
+                              failure);
   if (ok) {
     memcpy(l->next, out, (size_t)(l->n_carry + l->n_all) * sizeof *out);
     if (m->parts->until) l->until = out[m->n_bodies - 1];
