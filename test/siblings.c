@@ -381,6 +381,86 @@ TEST(a_result_does_not_fail_because_one_beside_it_does) {
   fails = 0;
 }
 
+/* ---- Names: an input of a function, or a variable of a loop, that is being written, and that the function of a call has captured ----
+ * One result reads it, the other does not. Whatever is asked meanwhile, the name's reader has no value yet, and does not fail: it is
+ * used in what is being written. */
+
+static weft_function *with_name(weft_array *name) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(3));
+  return weft_compile(body, 1, &in, 2, (weft_array *[]){ plus(in, 1), weft_mul(in, name) });
+}
+
+static void once(weft_array *name, weft_array *x, weft_array *out[2]) { weft_call(with_name(name), 1, &x, 2, out); }
+
+/* What the function has captured is made of a name. */
+static void of_another(weft_array *name, weft_array *x, weft_array *out[2]) { once(weft_mul(name, weft_scalar(1)), x, out); }
+
+/* What the function has captured is what another call gave. */
+static void twice(weft_array *name, weft_array *x, weft_array *out[2]) {
+  weft_array *one = weft_full(WEFT_F64, WEFT_DIMS(3), 1), *inner[2];
+  weft_call(with_name(name), 1, &one, 2, inner);
+  weft_call(with_name(inner[1]), 1, &x, 2, out);
+}
+
+static void ask_eval(weft_array *out[2]) { EXPECT_OK(weft_eval(1, out)); }
+static void ask_read(weft_array *out[2]) { expect_three(out[0], 2, 3, 5); }
+static void ask_size(weft_array *out[2]) { EXPECT_INT(weft_dim(out[0], 0), 3); }
+static void ask_async(weft_array *out[2]) {
+  EXPECT_OK(weft_eval_async(1, out));
+  EXPECT_OK(weft_wait(1, out, -1));
+  EXPECT_OK(weft_wait(0, NULL, -1));
+}
+static void ask_reader(weft_array *out[2]) { EXPECT_INT(weft_eval(1, out + 1), WEFT_ERR_NO_VALUE); }
+static void ask_reader_async(weft_array *out[2]) {
+  EXPECT_INT(weft_eval_async(1, out + 1), WEFT_ERR_NO_VALUE);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+}
+static void ask_made_of_reader_async(weft_array *out[2]) {
+  weft_array *y = plus(out[1], 1);
+  EXPECT_INT(weft_eval_async(1, &y), WEFT_ERR_NO_VALUE);
+  EXPECT_OK(weft_check(y));
+}
+static void ask_both_async(weft_array *out[2]) { EXPECT_INT(weft_eval_async(2, out), WEFT_ERR_NO_VALUE); }
+static void ask_other_after_reader(weft_array *out[2]) { ask_reader_async(out), ask_async(out), ask_reader(out), ask_read(out); }
+
+static void (*const asks_meanwhile[])(weft_array *[2]) = {
+  ask_eval, ask_read, ask_size, ask_async, ask_reader, ask_reader_async, ask_made_of_reader_async, ask_both_async,
+  ask_other_after_reader,
+};
+
+static weft_array *meanwhile(void (*make)(weft_array *, weft_array *, weft_array *[2]), int how, bool is_held, weft_array *name) {
+  weft_array *x = f64s(3, (double[]){ 1, 2, 4 }), *out[2];
+  make(name, x, out);
+  if (is_held) weft_own(out[0]), weft_own(out[1]);
+  asks_meanwhile[how](out);
+  EXPECT_OK(weft_check(out[0]));
+  EXPECT_OK(weft_check(out[1]));
+  EXPECT_INT(weft_state_of(out[1], NULL), WEFT_LAZY);
+  weft_array *sum = weft_add(out[0], out[1]);
+  if (is_held) weft_disown(out[0]), weft_disown(out[1]);
+  return sum;
+}
+
+TEST(a_result_that_reads_a_name_is_not_computed_beside_another_and_does_not_fail) {
+  static void (*const makes[])(weft_array *, weft_array *, weft_array *[2]) = { once, of_another, twice };
+  int n_ways = (int)(sizeof asks_meanwhile / sizeof *asks_meanwhile);
+  for (int i = 0; i < 3 * 2 * n_ways; i++) {
+    weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(3)), *y = meanwhile(makes[i % 3], i / 6, i / 3 % 2, in);
+    weft_function *g = weft_compile(body, 1, &in, 1, &y);
+    weft_call(g, 1, (weft_array *[]){ weft_full(WEFT_F64, WEFT_DIMS(3), 1) }, 1, &y);
+    expect_three(y, 3, 5, 9);
+    weft_loop *l = weft_loop_open(weft_integer(2));
+    weft_array *c = weft_loop_carry(l, weft_full(WEFT_F64, WEFT_DIMS(3), 1));
+    weft_loop_next(l, c, meanwhile(makes[i % 3], i / 6, i / 3 % 2, c));
+    weft_array *last = weft_loop_last(l, c);
+    weft_loop_close(l);
+    expect_three(last, 5, 13, 41);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_result_is_computed_where_there_is_no_room_for_one_beside_it) {
   enum { ROWS = 1 << 10 };
   weft_scope *s = weft_scope_open(), *body = weft_scope_open();

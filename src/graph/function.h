@@ -14,6 +14,7 @@ struct weft_function {
   struct failure *failure;      /* bad: so are its calls */
   int rewrites;                 /* WEFT_REWRITES when it was compiled */
   _Atomic(struct plan_set *) plans; /* run/: what has been planned for which sizes */
+  _Atomic int names;            /* run/: whether it has captured some (captured.c) */
 };
 void function_retain(struct weft_function *), function_release(struct weft_function *);
 struct failure *function_ended(const char *fn, const struct weft_function *); /* why it cannot be used at all; NULL: it can */

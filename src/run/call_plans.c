@@ -156,14 +156,24 @@ static bool is_sized_by(const struct node *n, const struct node *const loop[]) {
   return is;
 }
 
-/* Lazy values the body uses and no input changes are computed now, once. */
-static struct failure *settle(struct weft_function *f) {
+/* What the items are in the body, borrowed. NULL: out of memory. */
+static struct node **outputs_of(const struct weft_function *f, int n, struct node *const item[]) {
+  struct node **out = mem_alloc(sizeof *out * (size_t)(n + 1));
+  for (int i = 0; out && i < n; i++) out[i] = f->out[((const struct item_attr *)item[i]->attr)->k];
+  return out;
+}
+
+/* Lazy values that the body uses for the items and no input changes are computed now, once; those of other results may fail. */
+static struct failure *settle(struct weft_function *f, int n_items, struct node *const item[]) {
   struct node_list l;
   struct failure *failure = NULL;
-  const struct node **loops = loops_sized(f);
-  if (!loops) return no_memory();
+  struct node **out = outputs_of(f, n_items, item);
+  const struct node **loops = out ? loops_sized(f) : NULL;
+  if (!loops) return mem_free(out), no_memory();
   graph_lock();
-  if (!walk(&l, f->n_out, f->out, NULL)) return graph_unlock(), mem_free(loops), no_memory();
+  bool ok = walk(&l, n_items, out, NULL);
+  mem_free(out);
+  if (!ok) return graph_unlock(), mem_free(loops), no_memory();
   bool *yes = mem_alloc((size_t)l.n + 1);
   struct node **todo = mem_alloc(sizeof *todo * (size_t)(l.n + 1));
   int n = 0;
@@ -211,7 +221,7 @@ static void drop_items(const struct weft_function *f, struct node **out) {
 static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
                                  int n, struct node *const item[], struct call_plan *e) {
   struct node **out, **target;
-  struct failure *failure = settle(f);
+  struct failure *failure = settle(f, n, item);
   if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
   if (failure) return failure;
   if (eval_is_clear(n, target)) e->plan = eval_plan_leaves(n, target, f->rewrites, &e->n_leaves, &e->captured, &failure);

@@ -214,10 +214,15 @@ static void put_off(struct eval *e) {
   graph_unlock();
 }
 
-/* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
+/* Whether what was to be computed cannot be, ever. What reads a name may be used where it is one of something; an update is not. */
+static bool is_final(const struct eval *e, const struct failure *f) {
+  return failure_status(f) != WEFT_ERR_CANCELLED && (e->n_heirs || failure_status(f) != WEFT_ERR_NO_VALUE);
+}
+
+/* What was asked for in the background fails, unless it was cancelled or reads a name; everything else is lazy again. */
 void eval_give_up(struct eval *e, struct failure *f) {
   if (job_is_put_off()) return put_off(e);
-  bool fails = e->in_background && failure_status(f) != WEFT_ERR_CANCELLED;
+  bool fails = e->in_background && is_final(e, f);
   graph_lock(); /* neighbours change e->link when they leave */
   for (int i = 0; (e->link || e->in_background) && i < e->n; i++) {
     struct node *n = e->target[i];

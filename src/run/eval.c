@@ -3,6 +3,7 @@
 #include "run/evaluation.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/function.h"
 #include "run/held.h"
 #include "run/verdict.h"
 
@@ -203,6 +204,21 @@ static struct failure *look_ahead(int n, struct node *const target[]) {
   return f;
 }
 
+/* Whether a result of a call may read a name that its function has captured. That is told at once, as of any other name, so no
+ * job is started: what reads a name does not fail, as it is still to be used where the name is one of something. */
+static bool may_read_names(int n, struct node *const target[]) {
+  struct node_list l;
+  bool may = false;
+  if (!atomic_load_explicit(&calls_some, memory_order_relaxed)) return false;
+  graph_lock();
+  bool ok = walk(&l, n, target, eval_stops);
+  for (int i = 0; ok && i < l.n && !may; i++)
+    if (l.node[i]->op == &op_call) may = eval_captures_names(((const struct call_attr *)l.node[i]->attr)->function);
+  if (ok) node_list_free(&l);
+  graph_unlock();
+  return may;
+}
+
 struct failure *eval_look(int n, struct node *const target[]) {
   graph_lock();
   struct failure *f = look_ahead(n, target);
@@ -229,7 +245,9 @@ static struct failure *start(int n, struct node *const target[], const struct ev
 static __attribute__((noinline)) weft_status evaluate(int n, struct node *const target[], const struct eval_options *o, bool checks,
                                                       struct failure **failure) {
   struct eval e;
+  struct eval_options at_once = *o;
   if (!eval_is_one_place(n, target)) return eval_by_place(n, target, o, failure);
+  if (o->in_background && !o->n_heirs && may_read_names(n, target)) at_once.in_background = false, o = &at_once;
   if (o->in_background) *failure = start(n, target, o);
   else if (!eval_begin(&e, n, target, o)) *failure = eval_no_memory();
   else {

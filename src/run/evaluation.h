@@ -34,6 +34,8 @@ struct eval {
 
 static inline struct failure *eval_no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
 
+bool eval_captures_names(struct weft_function *); /* captured.c; it may have. Lock held; marks of a walk are gone */
+
 static inline enum node_state node_state_of(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire); }
 static inline bool node_has_value(const struct node *n) { return node_state_of(n) == NODE_READY || n->op == &op_scalar; }
 /* Nobody computes it, nor will before this thread is done. */

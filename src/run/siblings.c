@@ -50,7 +50,9 @@ static bool is_beside(struct node *n, const void *ctx) {
 }
 
 void results_add_held(struct results *r, const struct node *call, bool has_names) {
-  int n_out = ((const struct call_attr *)call->attr)->n_out, n_different = 0;
+  const struct call_attr *a = call->attr;
+  int n_out = a->n_out, n_different = 0;
+  if (n_out < 2 || eval_captures_names(a->function)) return; /* what reads a name has no value here */
   struct beside b = { graph_epoch(), has_names };
   for (int i = 0; i < r->n; i++) n_different += r->item[i]->mark != b.wanted, r->item[i]->mark = b.wanted;
   if (refs_of(call) <= n_different + 1) return; /* each of them has a reference, and the caller */
