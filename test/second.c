@@ -219,6 +219,70 @@ static void checkpoint_that_is_an_argument(struct told *t, bool is_plain) { chec
 static void checkpoint_that_is_captured(struct told *t, bool is_plain) { checkpoint_that_is_a_call(t, is_plain, 1); }
 static void checkpoint_that_is_of_both(struct told *t, bool is_plain) { checkpoint_that_is_a_call(t, is_plain, 2); }
 
+/* A function of one input that has captured w: its input, w, and their product. */
+static void passed(struct told *t, bool is_plain, weft_array *u, weft_array *out[3]) {
+  weft_array *w = t->by[W];
+  if (is_plain) {
+    out[0] = weft_alias(u), out[1] = weft_alias(w), out[2] = weft_alias(times(u, w));
+    return;
+  }
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *r = times(in, w);
+  weft_call(weft_compile(body, 1, &in, WEFT_ARRAYS(in, w, r)), 1, &u, 3, out);
+}
+
+static void alias_all(int n, weft_array *y[]) { for (int k = 0; k < n; k++) y[k] = weft_alias(y[k]); }
+
+/* Results of one call, one of them twice, are the y of one region; a second region is around it. */
+static void checkpoint_of_several_of_a_call(struct told *t, bool is_plain) {
+  weft_array **x = t->by, *out[3], *y[4];
+  begin(t);
+  passed(t, is_plain, x[U], out);
+  y[0] = out[2], y[1] = out[0], y[2] = out[2], y[3] = out[1], x[V] = out[2];
+  if (is_plain) alias_all(4, y);
+  else weft_checkpoint(1, &x[U], 4, y);
+  x[R] = y[0];
+  x[Y] = times(after(times(y[0], y[3]), y[1]), weft_sin(times(y[2], x[V])));
+  if (!is_plain) weft_checkpoint(1, &x[A], 1, &x[Y]);
+}
+
+/* The x of the region is what a call gave, and its y is what another call of it gave. */
+static void checkpoint_from_call_to_call(struct told *t, bool is_plain) {
+  weft_array **x = t->by, *out[3], *again[3];
+  begin(t);
+  passed(t, is_plain, x[U], out);
+  x[V] = out[2];
+  passed(t, is_plain, x[V], again);
+  x[R] = again[0];
+  weft_array *y[] = { again[0], again[2] };
+  if (is_plain) alias_all(2, y);
+  else weft_checkpoint(1, &x[V], 2, y);
+  x[Y] = times(after(y[0], x[W]), times(weft_sin(y[1]), times(x[R], x[V])));
+}
+
+/* A region in a function, whose y is what it has captured or its input, called twice. */
+static void checkpoint_in_a_call(struct told *t, bool is_plain) {
+  weft_array **x = t->by;
+  begin(t);
+  x[V] = weft_alias(times(x[W], x[B]));
+  weft_function *f = NULL;
+  if (!is_plain) {
+    weft_scope *body = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y[] = { times(in, x[V]), x[V], in };
+    weft_checkpoint(1, &in, 3, y);
+    weft_array *r = times(times(y[0], y[1]), weft_sin(y[2]));
+    f = weft_compile(body, 1, &in, 1, &r);
+  }
+  weft_array *u = x[U];
+  for (int i = 0; i < 2; i++) {
+    if (is_plain) u = weft_alias(times(times(times(u, x[V]), x[V]), weft_sin(u)));
+    else weft_call(f, 1, &u, 1, &u);
+    if (!i) x[R] = u;
+  }
+  x[Y] = times(after(u, x[W]), weft_sin(x[R]));
+  if (!is_plain) weft_checkpoint(1, &x[A], 1, &x[Y]);
+}
+
 static weft_array *positive(weft_array *x) { return weft_gt(weft_sum(times(x, x), WEFT_ALL), weft_scalar(0)); }
 
 /* What both sides and what is after need is above, v only one side. */
@@ -426,7 +490,8 @@ static const struct { const char *name; story *tell; int may_refuse; } STORIES[]
   STORY(checkpoint_in_a_checkpoint, NONE), STORY(call_of_a_captor, NONE), STORY(call_of_a_captor_of_b, NONE),
   STORY(call_of_a_captor_of_its_own, NONE), STORY(call_without_captures, NONE), STORY(calls_in_calls, NONE), STORY(captured_call, NONE),
   STORY(call_that_passes_on, NONE), STORY(checkpoint_of_a_call, NONE), STORY(checkpoint_that_is_an_argument, NONE),
-  STORY(checkpoint_that_is_captured, NONE), STORY(checkpoint_that_is_of_both, NONE), STORY(one_choice, NONE), STORY(choice_above_others, NONE),
+  STORY(checkpoint_that_is_captured, NONE), STORY(checkpoint_that_is_of_both, NONE), STORY(checkpoint_of_several_of_a_call, NONE),
+  STORY(checkpoint_from_call_to_call, NONE), STORY(checkpoint_in_a_call, NONE), STORY(one_choice, NONE), STORY(choice_above_others, NONE),
   STORY(inside_a_choice, BY_W | BY_V | BY_R), STORY(choice_in_a_call, NONE), STORY(choice_in_a_call_of_its_own, BY_W),
   STORY(checkpoint_of_a_choice, NONE), STORY(one_cond, NONE), STORY(one_scan, NONE), STORY(scan_that_recomputes, NONE),
   STORY(checkpoint_of_a_scan, NONE), STORY(scan_of_a_call, NONE), STORY(checkpoint_of_own_rules, NONE),
