@@ -6,9 +6,9 @@
 enum { NOT_LOOKED, NO_NAMES, NAMES };
 enum { MOST = 64 }; /* functions that are looked at; beyond, some may have */
 
-struct met { int n; struct weft_function *function[MOST]; };
+struct looked_at { int n; struct weft_function *function[MOST]; };
 
-static bool meet(struct met *m, struct weft_function *f) {
+static bool meet(struct looked_at *m, struct weft_function *f) {
   if (atomic_load_explicit(&f->names, memory_order_relaxed) == NO_NAMES) return true;
   for (int k = 0; k < m->n; k++) if (m->function[k] == f) return true;
   if (m->n == MOST) return false;
@@ -22,7 +22,7 @@ static bool is_input(const struct weft_function *f, const struct node *n) {
 }
 
 /* Calls in a body are of what was captured: their functions are met too. Out of memory: some may be. */
-static bool reads_names(const struct weft_function *f, struct met *m) {
+static bool reads_names(const struct weft_function *f, struct looked_at *m) {
   struct node_list l;
   if (!walk(&l, f->n_out, f->out, eval_stops)) return true;
   bool found = false;
@@ -38,7 +38,7 @@ static bool reads_names(const struct weft_function *f, struct met *m) {
 bool eval_captures_names(struct weft_function *f) {
   int names = atomic_load_explicit(&f->names, memory_order_relaxed);
   if (names != NOT_LOOKED) return names == NAMES;
-  struct met m = { 0 };
+  struct looked_at m = { 0 };
   bool found = !meet(&m, f);
   for (int k = 0; k < m.n && !found; k++) found = reads_names(m.function[k], &m);
   atomic_store_explicit(&f->names, found ? NAMES : NO_NAMES, memory_order_relaxed);

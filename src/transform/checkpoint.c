@@ -2,10 +2,10 @@
  *
  * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
  * depend on x, so that derivatives by these are found as well. What a side of a choice is made of belongs to the region, whether
- * it depends on x or not: as an input it would be computed where the other side is taken. So does what has a size that a loop of the
- * region tells. The gradient is taken of a copy of the region whose x stand behind barriers: identities that merging of common
- * expressions does not see through. It ends at the other inputs, which may be made of what the x have become since: of rows, or of an
- * argument. Where a derivative by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
+ * it depends on x or not: as an input it would be computed where the other side is taken. So does what has a size that a loop of
+ * the region tells. The gradient is taken of a copy of the region whose x stand behind barriers: identities that merging of common
+ * expressions does not see through. It ends at the other inputs, which may be made of what the x have become since: of rows, or of
+ * an argument. Where a derivative by an array inside the region is asked for, reverse mode goes through y instead (grad.c).
  *
  * What calls of functions inside have captured is found by expanding them. That makes other nodes, and y is what users have made of
  * theirs: the expanded y come last among the inputs, nobody computes them, and the region is what they are made of. */

@@ -103,7 +103,8 @@ static bool is_region(const struct reverse *r, int i) { return r->g.node[i]->op 
  * again, does not come by. Its expanded y are no end of the region: where a copy has become what it is of, they are y. -1: out of
  * memory. */
 static int has_asked_inside(struct reverse *r, int i) {
-  int n_y = r->g.node[i]->op->many->count(r->g.node[i]), first = r->g.first[i], end = r->g.first[i + 1] - checkpoint_expanded(r->g.node[i]);
+  const struct node *region = r->g.node[i];
+  int n_y = region->op->many->count(region), first = r->g.first[i], end = r->g.first[i + 1] - checkpoint_expanded(region);
   int n = 0, from, found = false;
   if (!r->walk) r->walk = mem_alloc((size_t)r->g.n * sizeof *r->walk);
   if (!r->walk) return -1;
