@@ -156,12 +156,7 @@ static weft_array *every_other_step(weft_array *x, struct keeper *k) {
 
 static weft_array *with_others(weft_array *x, struct keeper *k) {
   x = made(x, k);
-  weft_scope *s = weft_scope_open();
-  weft_array *also = weft_own(weft_mul(x, weft_scalar(3))), *sum = weft_own(weft_sum(x, WEFT_ALL));
-  weft_scope_discard(s);
-  EXPECT_OK(weft_eval(3, (weft_array *[]){ sum, x, also }));
-  weft_disown(also);
-  weft_disown(sum);
+  expect_evaluated_beside_others(x);
   return x;
 }
 

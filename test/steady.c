@@ -131,12 +131,7 @@ static weft_array *by_pin(array_function next, weft_array *x) {
 
 static weft_array *with_others(array_function next, weft_array *x) {
   x = made(next, x);
-  weft_scope *s = weft_scope_open();
-  weft_array *also = weft_own(weft_mul(x, weft_scalar(3))), *sum = weft_own(weft_sum(x, WEFT_ALL));
-  weft_scope_discard(s);
-  EXPECT_OK(weft_eval(3, (weft_array *[]){ sum, x, also }));
-  weft_disown(also);
-  weft_disown(sum);
+  expect_evaluated_beside_others(x);
   return x;
 }
 

@@ -136,6 +136,16 @@ static inline weft_array *repeated_gradient(int64_t n, weft_array *x, array_func
   return dx;
 }
 
+/* x, an array of an owner's, together with what is made of it: an array of its size and a number, which go again. */
+static inline void expect_evaluated_beside_others(weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *also = weft_own(weft_mul(x, weft_scalar(3))), *sum = weft_own(weft_sum(x, WEFT_ALL));
+  weft_scope_discard(s);
+  EXPECT_OK(weft_eval(3, (weft_array *[]){ sum, x, also }));
+  weft_disown(also);
+  weft_disown(sum);
+}
+
 /* f at x against central differences of itself, or rows alone; failures are test failures. */
 void check_vjp(const char *name, array_function f, int n, const double x[]);
 void check_jvp(const char *name, array_function f, int n, const double x[]);

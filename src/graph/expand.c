@@ -133,17 +133,12 @@ static bool is_sought(const struct sought *s, const struct node *n) {
   return false;
 }
 
-static bool is_input(const struct weft_function *f, const struct node *n) {
-  for (int k = 0; k < f->n_in; k++) if (f->in[k] == n) return true;
-  return false;
-}
-
 /* Whether x is made of an input: in a call it is another one. -1: out of memory. */
 static int is_of_input(const struct weft_function *f, struct node *x) {
   struct subgraph g;
   int found = 0;
   if (!subgraph_take(&g, 1, &x, 0, NULL, oldest_of(f->n_in, f->in))) return -1;
-  for (int i = 0; i < g.n && !found; i++) found = is_input(f, g.node[i]);
+  for (int i = 0; i < g.n && !found; i++) found = function_has_input(f, g.node[i]);
   subgraph_free(&g);
   return found;
 }
@@ -178,7 +173,7 @@ static int reads(const struct sought *s, const struct weft_function *f, struct m
   if (!subgraph_take(&g, f->n_out, f->out, f->n_in, f->in, s->oldest)) return -1;
   for (int i = 0; i < g.n && !found; i++) {
     const struct node *n = g.node[i];
-    if (n->serial < s->oldest || is_input(f, n)) continue;
+    if (n->serial < s->oldest || function_has_input(f, n)) continue;
     if (n->op == &op_call && !meet(m, ((const struct call_attr *)n->attr)->function)) found = -1;
     else found = subgraph_is_dropped(&g, i) || is_sought(s, n);
   }

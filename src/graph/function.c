@@ -9,6 +9,11 @@
 
 void function_retain(struct weft_function *f) { atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed); }
 
+bool function_has_input(const struct weft_function *f, const struct node *n) {
+  for (int k = 0; k < f->n_in; k++) if (f->in[k] == n) return true;
+  return false;
+}
+
 static struct spare spares;
 
 void function_release(struct weft_function *f) {

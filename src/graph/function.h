@@ -17,6 +17,7 @@ struct weft_function {
   _Atomic int names;            /* run/: whether it has captured some (captured.c) */
 };
 void function_retain(struct weft_function *), function_release(struct weft_function *);
+bool function_has_input(const struct weft_function *, const struct node *); /* whether it is one of those */
 struct failure *function_ended(const char *fn, const struct weft_function *); /* why it cannot be used at all; NULL: it can */
 
 void plan_set_free(struct plan_set *); /* run/; NULL: nothing */

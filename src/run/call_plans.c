@@ -177,10 +177,8 @@ static struct failure *settle(struct weft_function *f, int n_items, struct node 
   bool *yes = mem_alloc((size_t)l.n + 1);
   struct node **todo = mem_alloc(sizeof *todo * (size_t)(l.n + 1));
   int n = 0;
-  for (int i = 0; yes && i < l.n; i++) {
-    for (int k = 0; k < f->n_in; k++) yes[i] |= f->in[k] == l.node[i];
-    yes[i] |= depends(l.node[i], yes) || is_sized_by(l.node[i], loops);
-  }
+  for (int i = 0; yes && i < l.n; i++)
+    yes[i] = function_has_input(f, l.node[i]) || depends(l.node[i], yes) || is_sized_by(l.node[i], loops);
   for (int i = 0; yes && todo && i < l.n; i++) {
     if (!yes[i] || l.node[i]->op->kind == OP_LOOP) continue;
     for (int k = 0; k < l.node[i]->n_in; k++) {

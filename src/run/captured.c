@@ -16,11 +16,6 @@ static bool meet(struct looked_at *m, struct weft_function *f) {
   return true;
 }
 
-static bool is_input(const struct weft_function *f, const struct node *n) {
-  for (int k = 0; k < f->n_in; k++) if (f->in[k] == n) return true;
-  return false;
-}
-
 /* Calls in a body are of what was captured: their functions are met too. Out of memory: some may be. */
 static bool reads_names(const struct weft_function *f, struct looked_at *m) {
   struct node_list l;
@@ -29,7 +24,7 @@ static bool reads_names(const struct weft_function *f, struct looked_at *m) {
   for (int i = 0; i < l.n && !found; i++) {
     const struct node *n = l.node[i];
     if (n->op == &op_call) found = !node_has_value(n) && !meet(m, ((const struct call_attr *)n->attr)->function);
-    else found = (n->op == &op_input || n->op == &op_loop_var) && !node_has_value(n) && !is_input(f, n);
+    else found = (n->op == &op_input || n->op == &op_loop_var) && !node_has_value(n) && !function_has_input(f, n);
   }
   node_list_free(&l);
   return found;
