@@ -666,6 +666,37 @@ TEST(threads_in_several_places_give_each_other_arrays) {
     }
 }
 
+/* Whoever is first gives an array its value and drops what it was made of, which the others were about to evaluate. */
+enum { MOVED = 2000 };
+
+static void *ask_for_all(void *moved) {
+  weft_array **a = moved;
+  intptr_t n_failed = 0;
+  weft_set(WEFT_DEVICE, 1);
+  for (int i = 0; i < MOVED; i++) n_failed += weft_eval(1, &a[i]) != WEFT_OK;
+  return (void *)n_failed;
+}
+
+TEST(threads_that_ask_for_the_same_moved_arrays_are_all_given_them) {
+  weft_array *moved[MOVED];
+  pthread_t t[8];
+  test_watchdog(240);
+  far_begin(FAR_NOW_AND_THEN);
+  for (int i = 0; i < MOVED; i++) {
+    weft_scope *s = weft_scope_open();
+    moved[i] = weft_own(weft_to(plus(weft_neg(far_ramp(N)), (float)i), 1 + i % 2));
+    weft_scope_discard(s);
+  }
+  for (int i = 0; i < 8; i++) EXPECT_INT(pthread_create(&t[i], NULL, ask_for_all, moved), 0);
+  for (int i = 0; i < 8; i++) {
+    void *n_failed;
+    pthread_join(t[i], &n_failed);
+    EXPECT(!n_failed);
+  }
+  for (int i = 0; i < MOVED; i++) expect_ramp(moved[i], -1, (float)i), weft_disown(moved[i]);
+  far_end();
+}
+
 /* ---- A device that is not there ---- */
 
 static void *eval_there(void *unused) {

@@ -121,16 +121,17 @@ static struct failure *approach(struct eval *e) {
     int n_items = many ? items_of(&l, many, &item) : 0;
     struct results r;
     dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
-    which = in_the_way >= CALLS ? node_retain(which) : NULL; /* others may drop what leads to it, from the unlock on */
+    /* others may drop what leads to it, and give it a value and drop what it is made of, from the unlock on */
+    which = in_the_way >= CALLS ? node_retain(which) : NULL;
+    struct node *operand = in_the_way == MOVES || in_the_way == UNSIZED ? node_retain(which->in[0]) : NULL;
     bool has_room = n_items >= 0 && (in_the_way != CALLS || take_results(&r, e, which, n_items, item));
-    struct node *held = in_the_way == UNSIZED ? node_retain(which->in[0]) : NULL;
     node_list_free(&l);
     graph_unlock();
     if (!has_room) f = eval_no_memory();
-    else if (in_the_way == MOVES) f = eval_move(which);
+    else if (in_the_way == MOVES) f = eval_move(which, operand);
     else if (in_the_way == CALLS) f = eval_call(which, &r, 0, NULL), results_end(&r);
-    else if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
-    node_release(held);
+    else if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(operand, n_items, item) : eval_tell_length(which, length);
+    node_release(operand);
     node_release(which);
     if (item) nodes_release(n_items, item);
     mem_free(item);

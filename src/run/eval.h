@@ -99,7 +99,7 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_le
 bool eval_is_clear(int n, struct node *const target[]); /* nothing must be computed before they can be planned; waits for
                                                            what others compute of them */
 bool eval_moves(const struct node *); /* move.c: it is to be brought to its place before the rest is planned */
-struct failure *eval_move(struct node *); /* the same: it is */
+struct failure *eval_move(struct node *, struct node *x); /* the same: it is; x: its operand, which the caller holds */
 bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
 /* Results of one call that are computed together: those that are wanted, then those that are held beside them (siblings.c). */

@@ -45,15 +45,12 @@ static struct failure *bring(struct node *x, int device) {
   return status ? fail(status, x->origin, "weft_to: %s", why ? why : "the value cannot be read") : NULL;
 }
 
-struct failure *eval_move(struct node *n) {
+struct failure *eval_move(struct node *n, struct node *x) {
   tape_spoil();
-  struct node *x = node_retain(n->in[0]);
   struct failure *f = NULL;
   if (!eval_nodes(1, &x, &(struct eval_options){ .only_targets = true }, &f) && device_of(n) >= 0 && x->value)
     f = bring(x, device_of(n));
-  if (!f) f = eval_hand_over(1, &n, &x);
-  node_release(x);
-  return f;
+  return f ? f : eval_hand_over(1, &n, &x);
 }
 
 /* ---- Targets in several places ---- */
