@@ -3,6 +3,7 @@
  * what has other sizes in other rows may not be that of the row that was evaluated. The truth is each row by itself, with nothing
  * evaluated on the way. */
 #include <math.h>
+#include "op/operand.h"
 #include "values.h"
 
 enum { WIDE = 3, ROWS = 3 };
@@ -352,5 +353,41 @@ SCOPED(what_is_made_of_sizes_in_a_body_may_be_evaluated) {
     EXPECT_F64(weft_cast(z, WEFT_F64), 11);
     weft_disown(n);
     weft_disown(k);
+  }
+}
+
+/* k for every row of x. In a map, of what a checkpoint of the row passes on, which is made of the row until the map puts zeros in
+ * its place; or of that size, and nothing else of x. */
+static weft_array *as_many_as(weft_array *x, bool is_mapped) {
+  weft_array *row = weft_input(WEFT_F64, 0, NULL), *k = f64s(WIDE, ROW[0]), *ys = k;
+  if (!is_mapped) return array_broadcast("weft_broadcast", k, 2, (dim[]){ x->node->dims[0], WIDE });
+  weft_checkpoint(2, (weft_array *[]){ weft_neg(row), k }, 1, &ys);
+  weft_map(1, &row, &x, 1, &ys, &ys);
+  return ys;
+}
+
+/* Jobs fail for good: what has a size of a name can be had in a call, whoever has asked for it before. */
+TEST(what_has_a_size_of_a_name_is_refused_outside_of_a_call_and_computed_in_it) {
+  for (int how = 0; how < 24; how++) {
+    weft_scope *outer = weft_scope_open();
+    weft_scope *body = weft_scope_open();
+    bool is_mapped = how & 1, has_rows = how & 2; /* rows: a size that only a loop tells, which is computed first */
+    weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = weft_neg(as_many_as(x, is_mapped)), *z, *r;
+    if (has_rows) y = weft_mul(y, weft_sum(rows_below_three(f64_of(1)), WEFT_ALL));
+    z = weft_add(y, weft_scalar(0));
+    if (how / 4 == 1) EXPECT_INT(weft_eval(1, &y), WEFT_ERR_NO_VALUE);
+    if (how / 4 == 2) EXPECT_INT(weft_read(y, WEFT_F64, &r, sizeof r), WEFT_ERR_NO_VALUE);
+    bool is_late = has_rows && !is_mapped; /* a job finds it out */
+    if (how / 4 > 2) EXPECT_INT(weft_eval_async(1, &y), is_late ? WEFT_OK : WEFT_ERR_NO_VALUE);
+    if (how / 4 == 4) EXPECT_INT(weft_wait(1, &y, -1) != WEFT_OK, is_late);
+    if (how / 4 == 5) EXPECT_INT(weft_wait(0, NULL, -1), is_late ? WEFT_ERR_NO_VALUE : WEFT_OK);
+    weft_function *f = weft_compile(body, 1, &x, 1, &z);
+    x = f64s(2, (double[]){ 5, 6 });
+    weft_call(f, 1, &x, 1, &r);
+    double by = has_rows ? -1.5 - 2.25 - 3.375 : -1;
+    EXPECT_F64(r, 0.5 * by, 1.5 * by, -0.3 * by, 0.5 * by, 1.5 * by, -0.3 * by);
+    weft_status of_job = weft_wait(0, NULL, -1);
+    EXPECT(of_job == WEFT_OK || (is_late && of_job == WEFT_ERR_NO_VALUE));
+    weft_scope_discard(outer);
   }
 }

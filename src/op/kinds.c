@@ -1,5 +1,6 @@
 /* kinds.c -- what is true of all ops of a kind, a row each. What depends on the node besides is asked where it matters: a
  * running sum that goes in blocks is a step of its own (schedule/prefix_kernel.c), a copy for its own sake joins no group. */
+#include "graph/shape.h"
 #include "op/op.h"
 
 /* Vector instructions for as many elements as a vector has: of a function that is not cheap, of a gather, of a guarded load. */
@@ -52,5 +53,7 @@ struct failure *disagreement_in(const struct node_list *l) {
 
 struct failure *unsized_in(const struct node_list *l) {
   const struct node *x = first_unsized(l);
-  return x ? fail(WEFT_ERR_INTERNAL, x->origin, "weft_eval: %s is planned before its size is known", x->op->name) : NULL;
+  struct shape_text t;
+  return x ? fail(WEFT_ERR_NO_VALUE, x->origin, "weft_eval: nothing tells the size of a %s %s: one of a weft_input is told by a call",
+                  x->op->name, shape_show(x, &t)) : NULL;
 }

@@ -94,8 +94,8 @@ struct op {
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom, all of OP_LIBRARY */
   const struct library *library;   /* LIBRARY */
 };
-/* Before a graph or a body is planned: a node whose sizes, or where it begins, are not all numbers is a failure. A plan of it would
- * compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
+/* Before a graph or a body is planned: a node whose sizes, or where it begins, are not all numbers is a failure, as that of a name
+ * which has no value. A plan of it would compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
 struct failure *unsized_in(const struct node_list *);
 struct failure *disagreement_in(const struct node_list *); /* the same of a body: sizes that were taken to go together do not */
 /* Of targets that nobody can ask for what is between: choices of which a side has something of its own that costs, or may fail,

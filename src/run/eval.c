@@ -199,8 +199,8 @@ static struct failure *look_ahead(int n, struct node *const target[]) {
   struct node_list l;
   struct node *which;
   struct failure *f = NULL;
-  if (!walk(&l, n, target, eval_stops)) return eval_no_memory();
-  (void)eval_find_obstacle(&l, &f, &which);
+  if (!eval_walk(&l, n, target)) return eval_no_memory();
+  if (eval_find_obstacle(&l, &f, &which) == CLEAR) f = unsized_in(&l);
   node_list_free(&l);
   return f;
 }

@@ -121,6 +121,17 @@ static bool visit(struct mapping *m, int i, uint64_t oldest) {
   return n->op->kind == OP_ELEMENT ? apply_element(m, i) : apply_rule(m, i);
 }
 
+/* xs: what have so many rows, though nobody reads them, or NULL. */
+static weft_array *in_every_row(struct node *y, dim rows, int n, struct node *const xs[]) {
+  dim dims[WEFT_RANK_MAX];
+  if (y->rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: y has rank %d already", y->rank);
+  dims[0] = rows;
+  if (y->rank) memcpy(dims + 1, y->dims, y->rank * sizeof *dims);
+  weft_array *ys = array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
+  for (int j = 0; j < n; j++) if (xs[j]) ys = array_sized_by(ys, handle_of(xs[j]));
+  return ys;
+}
+
 /* ---- Names that are left ----
  * A result that does not depend on x, of a node that does (a carry beside those of a loop over x), is an expression of x all
  * the same, and so may be what the rows use: the steps that such a loop has made. Where x is a name, nobody will give it a
@@ -143,17 +154,13 @@ static bool list_names(struct mapping *m, struct mapped_names *l, int n, struct 
   return true;
 }
 
-static bool take_now(struct mapping *m, struct mapped_names *l, int k, struct node *y, struct node **ys) {
+static bool take_now(struct mapping *m, const struct mapped_names *l, int k, int n, struct node *const xs[], struct node **ys) {
   struct node *now = l->now[k];
-  dim dims[WEFT_RANK_MAX];
   if (now == l->target[k]) return true;
-  if (!*ys && y->rank == WEFT_RANK_MAX)
-    return failed(m, fail(WEFT_ERR_SHAPE, y->origin, "weft_map: y has rank %d already", y->rank));
-  more_dims(m, y, dims);
-  if (!*ys) now = node_broadcast(node_retain(now), y->rank + 1, dims);
-  else node_release(*ys), node_retain(now);
-  *ys = now;
-  return now ? true : failed(m, no_memory());
+  if (!*ys) return (*ys = result_of(in_every_row(now, m->rows, n, xs), &m->of.failure)) != NULL;
+  node_release(*ys);
+  *ys = node_retain(now);
+  return true;
 }
 
 static bool has_names(int n, struct node *const x[], struct node *const xs[]) {
@@ -167,7 +174,7 @@ static bool settle_names(struct mapping *m, int n, struct node *const x[], struc
   bool ok = l.from && l.to && l.target && l.now ? list_names(m, &l, n, x, xs) : failed(m, no_memory());
   for (int k = 0; ok && k < n_y; k++) l.target[k] = node_retain(ys[k] ? ys[k] : y[k]);
   ok = ok && graph_substitute(l.n, l.from, l.to, n_y, l.target, l.now, &m->of.failure);
-  for (int k = 0; ok && k < n_y; k++) ok = take_now(m, &l, k, y[k], &ys[k]);
+  for (int k = 0; ok && k < n_y; k++) ok = take_now(m, &l, k, n, xs, &ys[k]);
   node_list_drop(2 * n, l.from);
   node_list_drop(2 * n, l.to);
   node_list_drop(n_y, l.target);
@@ -301,17 +308,6 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   if (!dim_same(xs->dims[0], rows) && !sizes_meet("weft_map", dim_resolve(xs->dims[0]), dim_resolve(rows)))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs %d is %s, but the first has other rows", j + 1, shape_show(xs, &b));
   return NULL;
-}
-
-/* xs: what have so many rows, though nobody reads them. */
-static weft_array *in_every_row(struct node *y, dim rows, int n, struct node *const xs[]) {
-  dim dims[WEFT_RANK_MAX];
-  if (y->rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: y has rank %d already", y->rank);
-  dims[0] = rows;
-  if (y->rank) memcpy(dims + 1, y->dims, y->rank * sizeof *dims);
-  weft_array *ys = array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
-  for (int j = 0; j < n; j++) ys = array_sized_by(ys, handle_of(xs[j]));
-  return ys;
 }
 
 /* Sizes that are not known yet are taken to be equal: xs with the length of the first, which it waits for, and rows like x. NULL:
