@@ -54,6 +54,7 @@ struct failure *disagreement_in(const struct node_list *l) {
 struct failure *unsized_in(const struct node_list *l) {
   const struct node *x = first_unsized(l);
   struct shape_text t;
-  return x ? fail(WEFT_ERR_NO_VALUE, x->origin, "weft_eval: nothing tells the size of a %s %s: one of a weft_input is told by a call",
-                  x->op->name, shape_show(x, &t)) : NULL;
+  if (!x) return NULL;
+  return fail(WEFT_ERR_NO_VALUE, x->origin, "weft_eval: nothing tells the size of a %s %s: one of a weft_input is told by a call",
+              x->op->name, shape_show(x, &t));
 }
