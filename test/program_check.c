@@ -108,8 +108,7 @@ static bool has_open_size(const struct program *p) {
 
 /* The largest of nothing, or an element by its rank among fewer, is refused as soon as sizes are known: also on the side of a choice
  * that is not taken, and where only the size of it is asked for. The plain evaluator computes what is wanted. */
-static bool may_be_refused(const struct program *p) {
-  const char *why = weft_message();
+static bool may_be_refused(const struct program *p, const char *why) {
   if (strstr(why, "nothing to choose from")) return uses(p, "weft_cond_open") || has_open_size(p);
   bool is_ranked = uses(p, "weft_partition") || uses(p, "weft_argpartition") || uses(p, "weft_topk") || uses(p, "weft_argtopk");
   return is_ranked && has_open_size(p) && strstr(why, "elements of an axis that has");
@@ -121,7 +120,7 @@ static bool compute(const struct program *p, FILE *out, const char *what, int n,
   r->n = 0;
   for (int k = 0; !s && k < n; k++) r->y[r->n++] = read_array(y[k], &s);
   if (!s) return true;
-  if (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()) || may_be_refused(p)) return *is_skipped = true, used("excused"), false;
+  if (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()) || may_be_refused(p, weft_message())) return *is_skipped = true, used("excused"), false;
   return found(p, out, what, s == NO_SIZE ? "it was evaluated, and has no size" : weft_message());
 }
 
@@ -166,7 +165,7 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
     *b = (struct build){ .p = p, .is_written_out = true };
     used("written out");
     if (!program_build(b)) { /* the largest of nothing is told only later where sizes are open, and not at all where only they are asked for */
-      if (is_excused(b->why) || strstr(b->why, "nothing to choose from") || strstr(b->why, " of nothing") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
+      if (is_excused(b->why) || strstr(b->why, "nothing to choose from") || strstr(b->why, " of nothing") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ") || may_be_refused(p, b->why)) t->is_skipped = true;
       else ok = found(p, out, "written out, refused", b->why);
     }
     int n = ok && !t->is_skipped ? outs_of(b, y) : 0;
@@ -192,7 +191,7 @@ static bool check_way(const struct program *p, FILE *out, const struct way *w, s
   int n = ok ? outs_of(b, y) : 0;
   if (ok && t->is_refused) {
     weft_status s = weft_eval(n, y); /* the plain evaluator computes all results of a body, weft those that are wanted */
-    bool says_so = !s || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from")) || may_be_refused(p);
+    bool says_so = !s || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from")) || may_be_refused(p, weft_message());
     ok = says_so || found(p, out, w->name, weft_message());
   } else if (ok) ok = compute(p, out, w->name, n, y, &r, &is_skipped) && are_same(p, out, w->name, &t->plain, &r, true);
   t->is_skipped |= is_skipped;
@@ -646,7 +645,7 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
 static bool check_lives(struct program *p, FILE *out) {
   char why[300];
   bool is_skipped = false;
-  if (program_lives(p, why, &is_skipped) || is_excused(why) || may_be_refused(p)) return true;
+  if (program_lives(p, why, &is_skipped) || is_excused(why) || may_be_refused(p, weft_message())) return true;
   return found(p, out, "lives", why);
 }
 
