@@ -2,6 +2,7 @@
 #include <math.h>
 #include "graph/subgraph.h"
 #include "op/loop.h"
+#include "op/operand.h"
 #include "run/compiled.h"
 #include "values.h"
 
@@ -870,4 +871,23 @@ static weft_array *loop_and_choice_inside(weft_array *x) {
 TEST(a_body_older_than_a_loop_inside_stays_as_it_is_when_sizes_are_renewed) {
   const double x[] = { 0.3, -0.8, 0.9 };
   check_function("loop and choice inside", loop_and_choice_inside, 3, x);
+}
+
+/* ---- Sizes that never come ---- */
+
+/* Nobody counts on the symbol, so the number that is told is nobody's: an evaluation would run the loop for ever. */
+TEST(a_loop_that_tells_no_size_is_our_own_mistake_and_no_hang) {
+  weft_scope *s = weft_scope_open();
+  weft_array *rows = rows_below_three(f64_of(1));
+  struct loop *l = loop_of(loop_below(rows));
+  weft_array *length = array_of(item_make(loop_below(rows), loop_out_length(l)));
+  weft_array *y = weft_depends(f64_of(2), 1, &length);
+  dim was = l->length;
+  l->length = dim_symbol();
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INTERNAL);
+  EXPECT(strstr(weft_message(), "weft_eval: a loop has run, and nothing tells the size"));
+  l->length = was;
+  EXPECT_F64(y, 2);
+  EXPECT_F64(rows, 1.5, 2.25, 3.375);
+  weft_scope_discard(s);
 }

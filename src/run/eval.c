@@ -91,9 +91,23 @@ struct failure *eval_await_change(const struct eval_settings *s) {
   return plan_stopped(s->cancel);
 }
 
+/* Sizes that nobody tells. A result of a loop is in the way once or twice, for the number of steps and for the length; and again
+ * if somebody else had begun it and gave up. One that is in the way again and again has run, and what waits for its size does
+ * not hear of it. */
+struct patience { uint64_t serial; int n_met; }; /* which one, and how often in a row */
+enum { MOST_MET = 64 };
+
+static struct failure *met_again(struct patience *p, const struct node *which) {
+  p->n_met = p->serial == which->serial ? p->n_met + 1 : 1;
+  p->serial = which->serial;
+  if (p->n_met <= MOST_MET) return NULL;
+  return fail(WEFT_ERR_INTERNAL, which->origin, "weft_eval: a loop has run, and nothing tells the size that waits for it");
+}
+
 /* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */
 static struct failure *approach(struct eval *e) {
   struct failure *f = NULL;
+  struct patience patience = { 0 };
   for (;;) {
     struct node_list l;
     struct node *which = NULL;
@@ -116,6 +130,7 @@ static struct failure *approach(struct eval *e) {
       continue;
     }
     if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = eval_await_change(&e->settings);
+    if (in_the_way == UNSIZED && (f = met_again(&patience, which))) in_the_way = BLOCKED;
     struct node **item = NULL;
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;
