@@ -85,6 +85,7 @@ static PyObject *in_python_names(const char *message) {
 PyObject *raise_status(weft_status s) {
   if (PyErr_Occurred()) return NULL; /* a rule or a signal handler raised: that is the cause */
   if (s == WEFT_ERR_ASSERT) return PyErr_SetString(PyExc_AssertionError, weft_message()), NULL; /* as it was given */
+  if (s == WEFT_ERR_RULE && host_raise(weft_message())) return NULL;
   PyObject *line = origin_text(weft_blame()), *message = line ? in_python_names(weft_message()) : NULL;
   if (message && s == WEFT_ERR_NO_VALUE && flavour() == &mlx_array_type) { /* others look for these words of MLX's */
     const char *words = "[eval] Attempting to eval an array during function transformations is not allowed";

@@ -71,15 +71,11 @@ static int watch_begin(void) {
 
 /* ---- Evaluation ---- */
 
-/* Looks for signals, which may run Python and collect garbage: not while an exception of a function of the host's waits to be
- * raised, which that would lose. */
-static int is_interrupted(void) { return PyErr_Occurred() || PyErr_CheckSignals(); }
-
 /* What runs already cannot be stopped from here, but need not be waited for. */
 static int wait_for_running(int n, weft_array *const a[]) {
   for (int i = 0; i < n; i++)
     while (weft_state_of(a[i], NULL) == WEFT_RUNNING)
-      if (wait(1, &a[i], look_again_s) == WEFT_ERR_TIMEOUT && is_interrupted()) return -1;
+      if (wait(1, &a[i], look_again_s) == WEFT_ERR_TIMEOUT && PyErr_CheckSignals()) return -1;
   return 0;
 }
 
@@ -124,7 +120,7 @@ static int compute(int n, weft_array *const a[]) {
     work_begin(&w);
     s = weft_eval(n, a);
     work_end(&w);
-    if (w.without && is_interrupted()) return -1;
+    if (w.without && PyErr_CheckSignals()) return -1;
   } while (s == WEFT_ERR_CANCELLED && w.is_watching);
   return s ? (raise_status(s), -1) : 0;
 }
@@ -140,7 +136,8 @@ int evaluate_closing(weft_scope *scope) {
   work_begin(&w);
   weft_status s = weft_scope_close(scope);
   work_end(&w);
-  if (s && w.without) (void)is_interrupted(); /* what is done is done: Python looks for signals soon enough */
+  if (s == WEFT_ERR_RULE) raise_status(s);
+  else if (s && w.without) (void)PyErr_CheckSignals(); /* what is done is done: Python looks for signals soon enough */
   return s ? -1 : 0;
 }
 
@@ -192,7 +189,7 @@ static weft_status wait_long(struct list *l, double seconds) {
   weft_status s = WEFT_ERR_TIMEOUT;
   for (double left = seconds; s == WEFT_ERR_TIMEOUT && (seconds < 0 || left >= 0); left -= look_again_s) {
     s = wait(l->n, l->array, seconds >= 0 && left < look_again_s ? left : look_again_s);
-    if (is_interrupted()) break;
+    if (PyErr_CheckSignals()) break;
   }
   return s;
 }

@@ -1,5 +1,6 @@
 /* host.c -- functions in Python that compute arrays, as a step of whatever is computed. */
 #include "core.h"
+#include <stdlib.h>
 #include <string.h>
 
 struct called { PyObject *function; int n, m; };
@@ -47,18 +48,52 @@ static int store_all(const struct called *c, PyObject *results, const weft_block
   return failed;
 }
 
-/* An exception stays set: whoever evaluates raises it (raise_status). */
+/* ---- What it raised ----
+ * A function is called by who waits, perhaps for another job than its own, so an exception is put aside under a number, which is
+ * the status that the function fails with and thus stands in the message. Who is told of it first raises the exception, who asks
+ * again one of the same class made of the same arguments, so that nothing here holds the frames of a failure that was seen. Those
+ * of the last MOST_RAISED failures are kept. The GIL is held. */
+enum { MOST_RAISED = 16, FIRST_RAISED = 1000000 };
+static struct raised { int number; PyObject *type, *value, *trace, *args; } raised[MOST_RAISED];
+
+static int put_aside(void) {
+  static int n_raised;
+  int number = n_raised = n_raised % FIRST_RAISED + 1;
+  struct raised *r = &raised[number % MOST_RAISED], old = *r, new = { FIRST_RAISED + number };
+  PyErr_Fetch(&new.type, &new.value, &new.trace);
+  PyErr_NormalizeException(&new.type, &new.value, &new.trace);
+  if (new.trace) PyException_SetTraceback(new.value, new.trace);
+  new.args = PyObject_GetAttrString(new.value, "args");
+  PyErr_Clear();
+  *r = new;
+  Py_XDECREF(old.type), Py_XDECREF(old.value), Py_XDECREF(old.trace), Py_XDECREF(old.args);
+  return new.number;
+}
+
+int host_raise(const char *message) {
+  static const char words[] = "the function failed with ";
+  const char *at = strstr(message, words);
+  int number = at ? atoi(at + sizeof words - 1) : 0;
+  struct raised *r = &raised[(unsigned)number % MOST_RAISED];
+  if (number < FIRST_RAISED || r->number != number) return 0;
+  PyObject *value = r->value ? r->value : r->args ? PyObject_Call(r->type, r->args, NULL) : NULL, *trace = r->trace;
+  r->value = r->trace = NULL;
+  if (!value) return PyErr_Clear(), 0;
+  PyErr_Restore(Py_NewRef(Py_TYPE(value)), value, trace);
+  return -1;
+}
+
 static int run(void *ctx, const weft_block in[], const weft_block out[]) {
   const struct called *c = ctx;
   PyGILState_STATE gil = PyGILState_Ensure();
   weft_scope *s = weft_scope_open();
   PyObject *args = operands(c, in), *results = args ? PyObject_CallObject(c->function, args) : NULL;
-  int failed = store_all(c, results, out);
+  int failed = store_all(c, results, out) ? put_aside() : 0;
   Py_XDECREF(args);
   Py_XDECREF(results);
   weft_scope_discard(s);
   PyGILState_Release(gil);
-  return failed ? WEFT_ERR_RULE : 0;
+  return failed;
 }
 
 static void release(void *ctx) { /* on any thread inside a call of weft */

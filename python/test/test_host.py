@@ -153,3 +153,67 @@ def test_a_scan_over_open_sizes_calls_it_at_each_step(rng):
         for row in x:
             want = (want + row) * 2
         np.testing.assert_allclose(compiled(x), want, rtol=1e-12)
+
+
+LOOKS = [weft.eval, weft.wait, np.asarray, lambda a: a.tolist(), lambda a: weft.eval(a + 1), lambda a: weft.fetch(a, np.zeros(3))]
+
+
+def raises_key_error(x):
+    raise KeyError("mine")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_it_raises_in_the_background_is_raised_by_all_who_look(look):
+    y, = weft.host(raises_key_error, [weft.ones((3,), dtype=weft.float64)], [((3,), "float64")])
+    weft.async_eval(y)
+    for _ in range(3):
+        with pytest.raises(KeyError, match="mine"):
+            look(y)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_one_job_raises_is_no_matter_of_the_next(look):
+    """Who waits for the second job runs the first: its exception was set while Python ran the second function."""
+    x = weft.ones((3,), dtype=weft.float64)
+    y, = weft.host(raises_key_error, [x], [((3,), "float64")])
+    z, = weft.host(lambda x: [x * 2], [x], [((3,), "float64")])
+    weft.async_eval(y)
+    weft.async_eval(z)
+    look(z)
+    assert z.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(KeyError, match="mine"):
+        look(y)
+
+
+def test_exceptions_that_nobody_looks_for_are_let_go():
+    import weakref
+
+    class Large:
+        pass
+
+    seen = []
+
+    def fails(x):
+        large = Large()
+        seen.append(weakref.ref(large))
+        raise LookupError("no")
+
+    def fail(is_looked_at):
+        y, = weft.host(fails, [weft.ones((3,))], [((3,), "float32")])
+        z, = weft.host(lambda x: [x], [weft.ones((3,))], [((3,), "float32")])
+        weft.async_eval(y)
+        weft.async_eval(z)
+        weft.wait(z)
+        if is_looked_at:
+            with pytest.raises(LookupError):
+                weft.eval(y)
+
+    for _ in range(40):
+        fail(True)
+    assert len(seen) == 40 and not any(ref() for ref in seen)
+    for _ in range(40):
+        fail(False)
+    assert len(seen) == 80 and sum(ref() is not None for ref in seen) <= 16
+    for _ in range(16):
+        fail(True)
+    assert not any(ref() for ref in seen)
