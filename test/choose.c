@@ -282,6 +282,28 @@ SCOPED(a_choice_is_differentiated_as_a_choice) {
   EXPECT_OK(weft_read(its_gradient(bool_of(true), f64s(3, ones)), WEFT_F64, got, sizeof got)); /* outside too */
 }
 
+/* A call is its function's work: where it stands in a side, so does that. */
+static weft_array *asserted_call(weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out = refused(weft_mul(in, in));
+  weft_function *f = weft_compile(s, 1, &in, 1, &out);
+  weft_call(f, 1, &x, 1, &out);
+  return out;
+}
+
+SCOPED(derivatives_of_a_choice_do_not_call_the_other_side) {
+  for (int p = 0; p < 2; p++) {
+    weft_array *x = f64s(3, ones), *y = weft_choose(bool_of(p), weft_mul(x, weft_scalar(5)), weft_sort(asserted_call(x), 0)), *dx, *dy;
+    double got[3];
+    weft_grad(weft_sum(y, 0), 1, &x, &dx);
+    weft_jvp(1, &x, &x, 1, &y, &dy);
+    EXPECT_INT(weft_read(dx, WEFT_F64, got, sizeof got), p ? WEFT_OK : WEFT_ERR_ASSERT);
+    for (int i = 0; p && i < 3; i++) EXPECT(got[i] == 5);
+    EXPECT_INT(weft_read(dy, WEFT_F64, got, sizeof got), p ? WEFT_OK : WEFT_ERR_ASSERT);
+    for (int i = 0; p && i < 3; i++) EXPECT(got[i] == 5 * ones[i]);
+  }
+}
+
 /* A derivative by what stands inside of a side. */
 static weft_array *by_a_side(weft_array *p, weft_array *x) {
   weft_array *a = weft_exp(weft_cumsum(x, 0)), *da;

@@ -809,3 +809,53 @@ TEST(a_second_derivative_of_a_checkpoint_of_a_run_in_segments_is_that_of_its_ste
     weft_scope_discard(s);
   }
 }
+
+/* ---- Choices above and below a run that ends itself ---- */
+
+static weft_array *chosen(weft_array *x, int kind) {
+  weft_array *is = weft_full(WEFT_BOOL, 0, NULL, 1), *other = kind == 2 ? weft_add(weft_cumsum(x, 0), weft_sqrt(x)) : weft_sin(x);
+  return kind ? weft_choose(is, x, other) : x;
+}
+
+static weft_array *squared(weft_array *x, bool is_called) {
+  if (!is_called) return times(x, x);
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, 1, (int64_t[]){ WEFT_ANY }), *y = times(in, in);
+  weft_call(weft_compile(body, 1, &in, 1, &y), 1, &x, 1, &y);
+  return y;
+}
+
+/* The rows of a run that ends at its second step, times what `by` makes: differentiated along x, and then by that array. */
+static double slope_of_run(int above, int below, bool is_called, int which, bool is_forward, bool is_forward_again) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(3, (double[]){ 0.35, 0.6, 0.2 }), *u = f64s(3, (double[]){ 0.7, -0.4, 2 });
+  weft_array *r = squared(chosen(x, above), is_called);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *row = weft_loop_each(l, r);
+  weft_loop_until(l, weft_gt(row, weft_scalar(0.2)));
+  weft_array *rows = weft_loop_all(l, row);
+  weft_loop_close(l);
+  weft_array *z = chosen(rows, below), *by = which == 0 ? r : which == 1 ? rows : z, *d;
+  weft_array *y = times(z, weft_sum(weft_sin(by), WEFT_ALL));
+  if (is_forward) weft_jvp(1, &x, &u, 1, &y, &d);
+  else weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d), d = times(d, u);
+  d = weft_sum(d, WEFT_ALL);
+  weft_array *ones = weft_full_like(by, 1);
+  if (is_forward_again) weft_jvp(1, &by, &ones, 1, &d, &d);
+  else weft_grad(d, 1, &by, &d), d = weft_sum(d, WEFT_ALL);
+  double got = NAN;
+  EXPECT_OK(weft_read(d, WEFT_F64, &got, sizeof got));
+  weft_scope_discard(s);
+  return got;
+}
+
+TEST(a_second_derivative_by_rows_of_a_run_between_choices_is_that_of_the_plain_program) {
+  for (int which = 0; which < 3; which++)
+    for (int way = 0; way < 4; way++) {
+      double want = slope_of_run(0, 0, false, which, way & 1, way & 2);
+      for (int k = 1; k < 18; k++) {
+        double got = slope_of_run(k % 3, k / 3 % 3, k >= 9, which, way & 1, way & 2);
+        if (!(fabs(got - want) <= 1e-12 * fabs(want))) test_fail(__FILE__, __LINE__, "%d, %d, %d: %g, not %g", which, way, k, got, want);
+      }
+    }
+}

@@ -28,9 +28,8 @@ static bool expand(struct copy *c, int i, struct node **results[]) {
   return ok;
 }
 
-/* A call that is older than what was asked for is there without its operands. */
-static bool is_whole(const struct subgraph *g, int i) {
-  return subgraph_arity(g, i) == ((const struct call_attr *)g->node[i]->attr)->function->n_in;
+bool call_is_whole(const struct subgraph *g, int i) {
+  return g->node[i]->op == &op_call && subgraph_arity(g, i) == ((const struct call_attr *)g->node[i]->attr)->function->n_in;
 }
 
 /* An item of a call whose inputs are not in the snapshot (it has a value) stays what it is. */
@@ -78,7 +77,7 @@ static bool mark(struct expansion *e, int (*is_one)(struct weft_function *, cons
     struct weft_function *f = ((const struct call_attr *)g->node[i]->attr)->function;
     if (is_one && f != last) yes = is_one(f, ctx);
     if (yes < 0 || (!e->is_expanded && !(e->is_expanded = mem_alloc((size_t)g->n)))) return no_memory(&e->c);
-    last = f, *some |= e->is_expanded[i] = yes && is_whole(g, i);
+    last = f, *some |= e->is_expanded[i] = yes && call_is_whole(g, i);
   }
   return true;
 }
@@ -118,8 +117,13 @@ static struct failure *expand_wanted(const struct wanted *w, int n, struct node 
   return why;
 }
 
+struct failure *expand_calls_within(uint64_t oldest, int n_walls, struct node *const wall[], int n, struct node *target[]) {
+  const struct wanted all = { .n_walls = n_walls, .wall = wall, .oldest = oldest };
+  return atomic_load(&calls_some) ? expand_wanted(&all, n, target) : NULL;
+}
+
 struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]) {
-  return atomic_load(&calls_some) ? expand_wanted(&(struct wanted){ .oldest = oldest }, n, target) : NULL;
+  return expand_calls_within(oldest, 0, NULL, n, target);
 }
 
 /* ---- What a function has captured ---- */

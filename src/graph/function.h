@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include "graph/scope.h"
 
+struct subgraph;
+
 struct weft_function {
   struct weft_function *next;   /* in the list of its scope */
   _Atomic int refs;             /* the scope it belongs to, owners, call nodes; 0: it has ended, and is only a place */
@@ -33,6 +35,9 @@ bool function_expand(struct weft_function *, struct node *const in[], struct nod
 /* The targets without calls, the functions' bodies in their place; not below nodes with a smaller serial. They are replaced,
  * with their references. NULL: done. */
 struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]);
+struct failure *expand_calls_within(uint64_t oldest, int n_walls, struct node *const wall[], int n, struct node *target[]);
+bool call_is_whole(const struct subgraph *, int i); /* node i is a call with its operands: one that is older than what was asked
+                                                       for is there without them */
 /* In the graph of y, and of x itself, calls of functions that have captured an x: for derivatives by it, and maps over it, which
  * otherwise look at what calls are given. x and y are replaced, with their references. NULL: done. */
 struct failure *expand_captors(int n, struct node *x[], int m, struct node *y[]);

@@ -79,9 +79,26 @@ bool graph_substitute(int n_from, struct node *const from[], struct node *const 
   return specialise(COPY_OTHER, oldest_replaced(n_from, from, to), n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }
 
+/* What has the same value has the same sizes, by other names if loops tell them: what mentions one mentions the other in the copy.
+ * false: out of memory. */
+static bool find_names(int n, struct node *const from[], struct node *const to[], struct dim_table *t) {
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < from[i]->rank; k++) {
+      dim old = from[i]->dims[k], now = to[i]->dims[k];
+      if (old != now && dim_is_symbol(old) && dim_in(t, old) == old && !dim_table_add(t, old, now)) return false;
+    }
+  return true;
+}
+
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **failure) {
-  return specialise(COPY_SAME, oldest_replaced(n_from, from, to), n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  struct dim_table t = { 0 };
+  bool ok = find_names(n_from, from, to, &t);
+  if (!ok) *failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
+  else
+    ok = specialise(COPY_SAME, oldest_replaced(n_from, from, to), n_from, from, to, t.n, t.symbol, t.value, n, target, out, failure);
+  dim_table_free(&t);
+  return ok;
 }
 
 bool graph_repeat_body(int n_vars, struct node *const var[], int n_from, struct node *const from[], struct node *const to[], int n,

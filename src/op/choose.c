@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "graph/copy.h"
 #include "graph/dtype.h"
+#include "graph/function.h"
 #include "graph/shape.h"
 #include "op/extent.h"
 #include "op/loop.h"
@@ -366,14 +367,25 @@ static bool is_to_sink(struct sinking *s, int n_targets, int n_walls) {
   return false;
 }
 
+/* Whether a side that is sunk has a call: it is to be expanded first, as bodies have none, and what it becomes is the side's. */
+static bool sinks_call(const struct sinking *s) {
+  for (int i = 0; i < s->c.g.n; i++)
+    for (int side = call_is_whole(&s->c.g, i) ? s->owner[i] : 0; side; side = above(s, side)) if (s->is_heavy[side]) return true;
+  return false;
+}
+
+/* has_call: whether nothing was sunk, as calls are to be expanded. */
 static bool sunk(uint64_t oldest, int n_walls, struct node *const wall[], int n, struct node *const target[], struct node *out[],
-                 struct failure **failure) {
+                 bool *has_call, struct failure **failure) {
   struct sinking s = { 0 };
   bool ok = copy_begin(&s.c, n, target, n_walls, wall, oldest);
   s.c.kind = COPY_SAME;
+  *has_call = false;
   if (ok && has_choice(&s)) {
     ok = has_room(&s) || no_memory(&s);
-    if (ok && is_to_sink(&s, n, n_walls)) ok = copy_renew(&s.c, changes) && make_all(&s);
+    bool sinks = ok && is_to_sink(&s, n, n_walls);
+    *has_call = sinks && sinks_call(&s);
+    if (sinks && !*has_call) ok = copy_renew(&s.c, changes) && make_all(&s);
   }
   mem_free(s.member);
   mem_free(s.group);
@@ -387,8 +399,11 @@ struct failure *choose_sink(uint64_t oldest, int n_walls, struct node *const wal
   if (!atomic_load(&some_made) || !n) return NULL;
   struct node **out = mem_alloc((size_t)n * sizeof *out);
   if (!out) return fail(WEFT_ERR_MEMORY, scope_origin(), "weft_choose: out of memory");
-  if (sunk(oldest, n_walls, wall, n, target, out, &why))
-    for (int i = 0; i < n; i++) node_release(target[i]), target[i] = out[i];
+  for (bool has_call = true; has_call && !why;) {
+    if (sunk(oldest, n_walls, wall, n, target, out, &has_call, &why))
+      for (int i = 0; i < n; i++) node_release(target[i]), target[i] = out[i];
+    if (has_call && !why) why = expand_calls_within(oldest, n_walls, wall, n, target);
+  }
   mem_free(out);
   return why;
 }

@@ -138,7 +138,7 @@ bool loop_mentions(const struct loop *l, struct dim_table *t) {
   enum { MOST_IN = 8 };
   struct node *in[MOST_IN];
   struct subgraph g;
-  bool found = dim_in(t, l->steps) != l->steps;
+  bool found = dim_in(t, l->steps) != l->steps || dim_in(t, l->length) != l->length;
   for (int i = 0; !found && i < n_vars(l); i++) found = mentions(t, l->seq_var[i]);
   for (int part = 0; !found && part < 2; part++) {
     if (part && !l->until) break;
@@ -310,7 +310,7 @@ static bool collect(struct making *m, struct failure **failure) {
     for (int i = 0; i < p->n_all; i++) m->body[at++] = node_retain(p->all[i]);
     for (int i = 0; i < n_kept(p); i++) m->body[at++] = node_retain(p->carry_var[i]);
     if (p->until) m->body[at++] = node_retain(p->until);
-    *failure = expand_calls_since(oldest_inside(m), m->n_bodies, m->body);
+    if (!p->own) *failure = expand_calls_since(oldest_inside(m), m->n_bodies, m->body); /* weft_choose has done both */
     if (!*failure && !p->own) *failure = choose_sink(oldest_inside(m), m->n_vars, m->var, m->n_bodies, m->body);
   }
   return ok && !*failure;
