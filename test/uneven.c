@@ -178,3 +178,60 @@ TEST(a_loop_with_as_many_steps_as_another_and_no_input_is_part_of_its_step) {
   const double x[] = { 0.3, 0.4, 0.6 };
   check_function("rows nobody reads", rows_nobody_reads, 3, x);
 }
+
+/* v doubled until it is 3 or more, while r is multiplied by what v was: 2^n v and 2^(n(n-1)/2) v^n r after n steps. In a map over r
+ * the first is the same in every row, so there are two loops of one length; the reverse of one tells it before anybody has asked
+ * how many steps the other makes. */
+static weft_array *doubled_beside(weft_array *v, weft_array *rs, bool is_bounded) {
+  weft_array *r = weft_input(WEFT_F64, 0, NULL), *most = weft_integer(7), *ys[2];
+  if (!is_bounded) most = weft_where(weft_lt(v, weft_scalar(3)), most, weft_integer(0));
+  weft_loop *l = weft_loop_open(most);
+  weft_array *a = weft_loop_carry(l, v), *b = weft_loop_carry(l, r), *next = weft_add(a, a);
+  weft_loop_next(l, a, next);
+  weft_loop_next(l, b, weft_mul(b, a));
+  weft_loop_until(l, weft_ge(next, weft_scalar(3)));
+  weft_array *y[2] = { weft_loop_last(l, a), weft_loop_last(l, b) };
+  weft_loop_close(l);
+  weft_map(1, &r, &rs, 2, y, ys);
+  return weft_sum(weft_mul(ys[0], ys[1]), WEFT_ALL); /* 2^(n(n+1)/2) v^(n+1) sum(r) */
+}
+
+static void expect_slopes(int n, double v, weft_array *y, weft_array *dv, weft_array *drs, weft_array *ddv) {
+  double scale = pow(2, n * (n + 1) / 2), sum = 1 + 6 + 0.03 + 2.6, dr = scale * pow(v, n + 1);
+  EXPECT_F64(y, dr * sum);
+  EXPECT_F64(dv, scale * (n + 1) * pow(v, n) * sum);
+  EXPECT_F64(drs, dr, dr, dr, dr);
+  EXPECT_F64(ddv, n ? scale * (n + 1) * n * pow(v, n - 1) * sum : 0);
+}
+
+TEST(loops_of_one_length_that_a_map_has_made_of_one_are_differentiated) {
+  for (int how = 0; how < 2 * 3 * 16; how++) {
+    weft_scope *s = weft_scope_open();
+    bool is_bounded = how % 2;
+    int first = how / 6, n = how / 2 % 3;
+    double start[] = { 4, 1.75, 0.5 }, at = is_bounded && !n ? 2 : start[n]; /* a bounded one makes a step in any case */
+    weft_array *v = f64_of(at), *rs = f64s(4, START), *y = doubled_beside(v, rs, is_bounded), *dv = slope(y, v);
+    weft_array *drs = slope(y, rs), *ddv = slope(dv, v), *all[] = { y, dv, drs, ddv };
+    for (int k = 0; k < 4; k++) if (first >> k & 1) EXPECT_OK(weft_eval(1, &all[k]));
+    int steps = n == 2 ? 3 : n == 1 || is_bounded ? 1 : 0;
+    expect_slopes(steps, at, y, dv, drs, ddv);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(a_function_with_such_slopes_serves_any_values) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, 0, NULL), weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)) }, *out[4], *y[4];
+  out[0] = doubled_beside(in[0], in[1], false);
+  weft_grad(out[0], 2, in, &out[1]);
+  out[3] = slope(out[1], in[0]);
+  weft_function *f = weft_compile(s, 2, in, 4, out);
+  static const double start[] = { 4, 1.75, 0.5, 4, 0.9, 0.3 };
+  static const int steps[] = { 0, 1, 3, 0, 2, 4 };
+  for (int k = 0; k < 6; k++) {
+    weft_call(f, 2, (weft_array *[]){ f64_of(start[k]), f64s(4, START) }, 4, y);
+    expect_slopes(steps[k], start[k], y[0], y[1], y[2], y[3]);
+  }
+  weft_scope_discard(outer);
+}

@@ -504,3 +504,20 @@ def test_sequences_of_a_scan_have_as_many_rows_each():
     assert some(y, y[1:]).item() == 30
     with pytest.raises(ValueError, match="differ"):
         weft.eval(some(y, y))
+
+
+@pytest.mark.parametrize("how", [dict(bound=7), dict(recompute=2)])
+def test_grad_of_a_mapped_while_loop_of_which_one_result_is_the_same_in_every_row(how):
+    def both(v, r):
+        return weft.while_loop(lambda c: c[0] < 3, lambda c: [c[0] + c[0], c[1] * c[0]], [v, r], **how)
+
+    def loss(v, rs):
+        a, b = weft.vmap(both, in_axes=(None, 0))(v, rs)
+        return (a * b).sum()
+
+    rs = np.array([1, 6, 0.25])
+    for v, n in ((4.0, 0), (1.75, 1), (0.5, 3)):
+        scale = 2.0 ** (n * (n + 1) // 2)
+        dv, drs = weft.grad(loss, argnums=(0, 1))(weft.array(np.array(v)), weft.array(rs))
+        np.testing.assert_allclose(np.asarray(dv), scale * (n + 1) * v**n * rs.sum())
+        np.testing.assert_allclose(np.asarray(drs), np.full(3, scale * v ** (n + 1)))

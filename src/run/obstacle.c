@@ -47,13 +47,15 @@ static struct failure *unusable(const struct node *n) {
 }
 
 /* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
- * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. And one of a loop in whose body
- * sizes are to be known in each step. */
+ * it, and kernels. Not so that of a branch, or of a loop that only computes its carries: rows are stored for the most steps there
+ * can be, though another loop may have told how many they are. And one of a loop in whose body sizes are to be known in each
+ * step. */
 static bool is_unsized(const struct node *item) {
   if (item->in[0]->op->kind != OP_LOOP) return false;
   const struct node *loop = item->in[0];
   const struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
-  bool runs_blind = l->is_branch || loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL);
+  bool has_rows = ((const struct item_attr *)item->attr)->k < l->n_all;
+  bool runs_blind = l->is_branch || (!has_rows && loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL));
   return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
