@@ -189,22 +189,29 @@ def gammainc(a, x):
 
 def gammaincc(a, x):
     with mpmath.workprec(max(mp.prec, 400)):
-        return mpmath.gammainc(a, x, mp.inf, regularized=True)
+        return 1 - gammainc(a, x) if x < a else mpmath.gammainc(a, x, mp.inf, regularized=True)  # at small x the sum is the quick one
 
 
 def inverse(f, most, is_falling=False):
-    """The last operand of f at which its value is p, by bisection"""
+    """The last operand of f at which its value is p: halves of its exponent, then false position (Illinois), in a bracket throughout"""
     def g(*x):
         *shape, p = x
         with mpmath.workprec(max(mp.prec, 400)):
+            def over(at):
+                return (f(*shape, at) - p) * (-1 if is_falling else 1)
             low, high = mpf(10) ** -320, mpf(most)
-            while high - low > high * mpf(2) ** -75:
-                middle = mpmath.sqrt(low * high) if high > 2 * low else (low + high) / 2
-                if (f(*shape, middle) < p) != is_falling:
-                    low = middle
+            while high > 2 * low:
+                middle = mpmath.sqrt(low * high)
+                low, high = (middle, high) if over(middle) < 0 else (low, middle)
+            below, above, last = over(low), over(high), 0
+            while high - low > high * mpf(2) ** -75 and below < 0 < above:
+                middle = (low * above - high * below) / (above - below)
+                at = over(middle)
+                if at < 0:
+                    low, below, above, last = middle, at, above / 2 if last < 0 else above, -1
                 else:
-                    high = middle
-            return (low + high) / 2
+                    high, above, below, last = middle, at, below / 2 if last > 0 else below, 1
+            return low if below >= 0 else high if above <= 0 else (low + high) / 2
     return g
 
 

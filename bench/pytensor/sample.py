@@ -1,11 +1,13 @@
-"""sample.py [--models a,b] [--draws N] [--modes WEFT,NUMBA] [--starts fork,spawn]: PyMC's NUTS in mode WEFT beside the default mode.
+"""sample.py [--models a,b] [--draws N] [--modes WEFT,NUMBA] [--starts fork,spawn] [--limit S]: PyMC's NUTS beside the default mode.
 
-Each run is a process of its own with an empty cache: pm.sample with two chains on two cores, begun by fork and by spawn. Prints the wall
-time, compilation and tuning included, and the largest difference of posterior means in units of its Monte Carlo error, of which
-about 3 are to be expected once among many. Needs PYTHONPATH with weft, and pymc."""
+Each run is a process of its own with an empty cache: pm.sample with two chains on two cores, begun by fork and by spawn. Prints the
+wall time and the time of processors, compilation, tuning and the processes of the chains included, and the largest difference of
+posterior means in units of its Monte Carlo error, of which about 3 are to be expected once among many. Needs PYTHONPATH with weft,
+and pymc."""
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,11 @@ def autoregression(pm, t=200):
 MODELS = {"schools": schools, "logistic": logistic, "autoregression": autoregression}
 
 
+def processor():
+    """Seconds of this process and of those it has started."""
+    return sum(t.ru_utime + t.ru_stime for t in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
 def measure(mode, name, start, draws):
     import pymc as pm
     options = {"compile_kwargs": {"mode": mode}}
@@ -47,26 +54,26 @@ def measure(mode, name, start, draws):
         import weft.pytensor  # noqa: F401
     with pm.Model():
         MODELS[name](pm)
-        begin = time.perf_counter()
+        begin, begin_processor = time.perf_counter(), processor()
         trace = pm.sample(draws=draws, tune=draws, chains=2, cores=2, random_seed=1, progressbar=False, mp_ctx=start,
                           target_accept=0.95, nuts_sampler="pymc", **options)
-        wall = time.perf_counter() - begin
+        wall, spent = time.perf_counter() - begin, processor() - begin_processor
     means = {}
     for key, values in trace.posterior.data_vars.items():
         flat = np.asarray(values).reshape(2, draws, -1)
         pieces = flat.reshape(2 * 10, draws // 10, -1).mean(1)  # means of batches, whose scatter is the error of their mean
         means[key] = [pieces.mean(0).tolist(), (pieces.std(0, ddof=1) / np.sqrt(len(pieces))).tolist()]
-    return {"wall": wall, "means": means}
+    return {"wall": wall, "processor": spent, "means": means}
 
 
-def apart(mode, name, start, draws):
+def apart(mode, name, start, draws, limit):
     with tempfile.TemporaryDirectory() as cache:
         env = dict(os.environ, PYTENSOR_FLAGS=f"base_compiledir={cache}", NUMBA_CACHE_DIR=cache, OMP_NUM_THREADS="1")
         command = [sys.executable, __file__, "--one", mode, name, start, str(draws)]
         try:
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=500)
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
-            return "500 s were not enough"
+            return f"{limit} s were not enough"
     return json.loads(done.stdout.splitlines()[-1]) if not done.returncode else (done.stderr.strip().splitlines() or ["?"])[-1][:90]
 
 
@@ -85,22 +92,24 @@ def main():
     parser.add_argument("--modes", default="NUMBA,WEFT")
     parser.add_argument("--starts", default="fork,spawn")
     parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--limit", type=int, default=500, help="seconds of one run")
     parser.add_argument("--one", nargs=4)
     options = parser.parse_args()
     if options.one:
         mode, name, start, draws = options.one
         return print(json.dumps(measure(mode, name, start, int(draws))))
-    print(f"{'model':16} {'start':6} {'mode':6} {'wall s':>8} {'errors apart':>13}")
+    print(f"{'model':16} {'start':6} {'mode':6} {'wall s':>8} {'processor s':>12} {'errors apart':>13}")
     for name in options.models.split(","):
         reference = None
         for start in options.starts.split(","):
             for mode in options.modes.split(","):
-                row = apart(mode, name, start, options.draws)
+                row = apart(mode, name, start, options.draws, options.limit)
                 if isinstance(row, str):
                     print(f"{name:16} {start:6} {mode:6} {row}", flush=True)
                     continue
                 reference = reference or row
-                print(f"{name:16} {start:6} {mode:6} {row['wall']:8.1f} {distance(row, reference):13.1f}", flush=True)
+                times = f"{row['wall']:8.1f} {row['processor']:12.1f}"
+                print(f"{name:16} {start:6} {mode:6} {times} {distance(row, reference):13.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -806,6 +806,11 @@ def test_running_sums_of_bools_and_narrow_integers_count_as_numpys_do():
     assert pytensor.function([x], pt.gt(x, 0).cumsum().astype("float64") * 1.5, mode="WEFT")([1.0, 1.0]).tolist() == [1.5, 3.0]
     n = pt.vector("n", dtype="int8")
     assert pytensor.function([n], n.cumsum(), mode="WEFT")(np.array([100, 100, 3], "int8")).tolist() == [100, 200, 203]
+    for fixed in (np.array([True, True, False, True]), np.array([100, 100, 3], "int8"), np.array([200, 200], "uint8")):  # PyTensor does not fold
+        got, copied, summed = pytensor.function([], [pt.cumsum(fixed), pt.cumsum(fixed).copy(), pt.cumsum(fixed) * 2.0], mode="WEFT")()
+        want = np.cumsum(fixed)
+        assert got.dtype == copied.dtype == want.dtype and got.tolist() == copied.tolist() == want.tolist()
+        assert summed.tolist() == (want * 2.0).tolist()
 
 
 # ---- What bad input gets: the classes that PyTensor's own evaluation raises ----

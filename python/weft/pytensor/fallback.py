@@ -5,11 +5,13 @@ from collections import Counter
 
 import numpy as np
 import weft
+from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.linalg.decomposition.eigen import Eigh
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
@@ -110,10 +112,16 @@ def is_mistyped(variable):
 
 
 def dtype_given(variable):
-    """That of the values of a result."""
+    """That of the values of a result, or of what it is a copy of: what its type says, None if that says nothing. But running sums say
+    what is added where NumPy gives what it adds up to, 64 bits of integers and bools."""
+    while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
+        [variable] = variable.owner.inputs
     if is_mistyped(variable):
         return np.result_type(*(x.type.dtype for x in variable.owner.inputs)).name
-    return variable.type.dtype
+    dtype = getattr(variable.type, "dtype", None)
+    if variable.owner is not None and isinstance(variable.owner.op, CumOp):
+        return {"b": "int64", "i": "int64", "u": "uint64"}.get(np.dtype(dtype).kind, dtype)
+    return dtype
 
 
 def performer(step):

@@ -11,9 +11,7 @@ from collections import Counter
 import numpy as np
 import weft
 from numpy import asarray
-from pytensor.compile.ops import DeepCopyOp
 from pytensor.scalar.basic import ScalarType
-from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.type import DenseTensorType
@@ -32,16 +30,6 @@ lengths = Counter()
 trace of their own, as the one for all failed."""
 traces = Counter()
 """How many traces there were: "open" ones, for all sizes, and "closed" ones, for a set of them."""
-
-
-def dtype_out(variable):
-    """What the type says, but for running sums, which say what is added where NumPy gives what it adds up to, and for the vectors of
-    a Hermitian matrix, which say they are real."""
-    while variable.owner is not None and isinstance(variable.owner.op, DeepCopyOp):
-        [variable] = variable.owner.inputs
-    op = variable.owner.op if variable.owner is not None else None
-    is_as_computed = isinstance(op, CumOp) or fallback.is_mistyped(variable)
-    return None if is_as_computed else getattr(variable.type, "dtype", None)
 
 
 class Cut:
@@ -197,7 +185,7 @@ class Traced:
             results = [there[k] for k in program.outputs]
             variables = [graph.variables[k] for k in program.outputs]
             self.known = [source(k, r, v) for k, r, v in zip(program.outputs, results, variables)]
-            outs = [array(r, dtype_out(v)) for r, v, known in zip(results, variables, self.known) if known is None]
+            outs = [array(r, fallback.dtype_given(v)) for r, v, known in zip(results, variables, self.known) if known is None]
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
@@ -261,7 +249,7 @@ def source(slot, result, variable):
         return lambda values: values.get(slot, result)  # result: of a constant
     if is_expression(result):
         return None
-    return lambda values: np.array(result, dtype=variable.type.dtype) if is_tensor(variable) else result
+    return lambda values: np.array(result, dtype=fallback.dtype_given(variable)) if is_tensor(variable) else result
 
 
 class Linked:

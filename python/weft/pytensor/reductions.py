@@ -6,6 +6,7 @@ from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, MulWithoutZeros
 
+from . import fallback
 from .row import row
 from .value import array, known_sizes, shape, shape_if_known, sizes
 
@@ -80,8 +81,7 @@ def argmax(node, values, trace):
 @row(CumOp)
 def cumulative(node, values, trace):
     """Bools and narrow integers add up in 64 bits, as NumPy's do and so PyTensor's, whatever the type of the result says."""
-    op, dtype = node.op, np.dtype(node.outputs[0].type.dtype)
-    dtype = {"b": "int64", "i": "int64", "u": "uint64"}.get(dtype.kind, dtype.name)
+    op, dtype = node.op, fallback.dtype_given(node.outputs[0])
     x = array(values[0], dtype)
     x = x.flatten() if op.axis is None else x
     return array((weft.cumsum if op.mode == "add" else weft.cumprod)(x, op.axis or 0), dtype)
