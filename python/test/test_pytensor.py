@@ -670,6 +670,33 @@ def test_masked_operands_that_differ_in_length_raise():
     np.testing.assert_array_equal(f(np.array([1.0, -1, 2]), np.ones(2)), [2, 3])
 
 
+def test_rows_that_a_state_begins_with_may_all_be_one():
+    """PyTensor's rewrites leave one of rows that are alike, and stretch it over the front of the buffer."""
+    x, n, k = pt.dvector("x"), pt.lscalar("n"), pt.lscalar("k")
+
+    def last(first, back=3):
+        taps = list(range(-back, 0))
+        return pytensor.scan(lambda *a: sum(v * (0.5 + i) for i, v in enumerate(a)) + 0.1, n_steps=k, return_updates=False,
+                             outputs_info=[dict(initial=first, taps=taps)])[-1]
+
+    def looped(row, k, back=3):
+        rows = [row] * back
+        for _ in range(k):
+            rows.append(sum(v * (0.5 + i) for i, v in enumerate(rows[-back:])) + 0.1)
+        return rows[-1]
+
+    a = np.array([0.25, -1.5])
+    for first, row in ((pt.zeros((3, x.shape[0])), a * 0), (pt.alloc(x, 3, x.shape[0]), a), (pt.zeros((n, x.shape[0])), a * 0),
+                       (pt.alloc(x[0], n), a[0])):
+        f = pytensor.function([x, n, k], last(first), mode="WEFT", on_unused_input="ignore")
+        for steps in (4, 1, 2):
+            np.testing.assert_allclose(f(a, 3, steps), looped(row, steps), rtol=1e-13)
+    for first in (pt.zeros((n, x.shape[0])), pt.alloc(x, n, x.shape[0]), x[None]):  # too few
+        f = pytensor.function([x, n, k], last(first), mode="WEFT", on_unused_input="ignore")
+        with pytest.raises((ValueError, IndexError)):
+            f(a, 1, 4)
+
+
 def test_a_recurrence_over_a_vector_of_any_length():
     """The log density that a MLX user could not compile: each step's output is what the next begins with."""
     y, rho = pt.vector("y", dtype="float32"), pt.scalar("rho", dtype="float32")

@@ -2,7 +2,7 @@
 import weft
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import AllocEmpty
-from pytensor.tensor.subtensor import IncSubtensor
+from pytensor.tensor.subtensor import IncSubtensor, Subtensor
 from weft import taps
 
 from .buffers import most_rows
@@ -52,23 +52,34 @@ def scan(node, values, trace):
 
 
 def states(node):
-    """For each state that is made of rows: the variable of the rows it begins with, and how many its taps want. PyTensor writes these rows
-    to the front of an empty buffer that is longer by their number, which does not tell whether they are enough. What has an axis less is
-    stretched over all of them."""
+    """For each state that is made of rows: the variable of the rows it begins with, or of their number, and how many its taps want.
+    PyTensor writes these rows to the front of an empty buffer that is longer by their number, which does not tell whether they are
+    enough. What has an axis less, and one row, as rewrites leave of rows that are alike, is stretched over as many as are written to."""
     i = node.op.info
     places = range(1 + i.n_seqs + i.n_mit_mot, 1 + i.n_seqs + i.n_mit_mot + i.n_mit_sot + i.n_sit_sot)
     for k, taps_in in zip(places, (*i.mit_sot_in_slices, *i.sit_sot_in_slices)):
         made = node.inputs[k].owner
-        if made is not None and isinstance(made.op, IncSubtensor) and made.op.set_instead_of_inc and made.inputs[0].owner is not None \
-                and isinstance(made.inputs[0].owner.op, AllocEmpty) and made.inputs[1].type.ndim == made.inputs[0].type.ndim:
-            yield made.inputs[1], -min(taps_in)
+        while made is not None and isinstance(made.op, Subtensor) and is_front(made.op):  # PyTensor's rewrite has shortened the buffer
+            made = made.inputs[0].owner
+        if made is not None and isinstance(made.op, IncSubtensor) and made.op.set_instead_of_inc and is_front(made.op) \
+                and made.inputs[0].owner is not None and isinstance(made.inputs[0].owner.op, AllocEmpty):
+            empty, first, n_rows = made.inputs
+            has_rows = first.type.ndim == empty.type.ndim and first.type.shape[0] != 1
+            yield first if has_rows else n_rows, -min(taps_in)
+
+
+def is_front(op):
+    """Whether it is about the first rows, their number an operand."""
+    return len(op.idx_list) == 1 and isinstance(op.idx_list[0], slice) and op.idx_list[0].start is None \
+        and op.idx_list[0].stop is not None and op.idx_list[0].step is None
 
 
 def look_for_rows(first, m, n_steps):
     """ValueError if there are not m of them, unless no step reads them; of an open number the call looks, as at an index."""
-    n = sizes(first)[0]
+    is_number = not getattr(first, "ndim", 0)
+    n = extent(first) if is_number else sizes(first)[0]
     if is_open(n):
-        first[m - 1]
+        (weft.zeros(n) if is_number else first)[m - 1]
     elif n < m and (is_open(n_steps) or n_steps):
         raise ValueError(f"Scan: a state whose taps go back {m} steps begins with {n} rows")
 
