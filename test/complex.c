@@ -403,3 +403,34 @@ TEST(a_library_step_of_a_real_array_stands_among_complex_numbers) {
   EXPECT_F64(weft_add(weft_sort(weft_real(weft_mul(z, z)), 0), weft_imag(z)), -896 + 10, -399 + 20, -91 + 30);
   weft_scope_discard(s);
 }
+
+/* ---- results ---- */
+
+/* x of [2,3,4], seen as [4,3,2] or [12,2], and what it is made of, all wanted. */
+TEST(complex_results_in_another_shape_or_order_are_written_once) {
+  float re[24], im[24];
+  z64 got[24];
+  for (int i = 0; i < 24; i++) re[i] = (float)i, im[i] = (float)-i / 2;
+  for (int way = 0; way < 4; way++)
+    for (int wants_base = 0; wants_base < 2; wants_base++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(2, 3, 4), re), *b = weft_from(WEFT_F32, WEFT_DIMS(2, 3, 4), im);
+      weft_array *z = weft_complex(weft_add(a, b), weft_mul(a, b));                                      /* [2,3,4] */
+      weft_array *t = weft_transpose(z, (int[]){ 2, 1, 0 });                                             /* [4,3,2] */
+      weft_array *y = way == 0 ? t : way == 1 ? weft_reshape(t, WEFT_DIMS(12, 2)) : way == 2 ? weft_reshape(z, WEFT_DIMS(4, 3, 2))
+                    : weft_transpose(weft_reshape(t, WEFT_DIMS(12, 2)), (int[]){ 1, 0 });
+      weft_array *both[] = { y, z };
+      weft_cost cost;
+      EXPECT_OK(weft_plan(1, &y, &cost));
+      EXPECT_INT(cost.kernels, way % 2 ? 3 : 1); /* a view of the only kernel; both parts, put in order where they stand */
+      EXPECT_OK(weft_eval(1 + wants_base, both));
+      EXPECT_OK(weft_read(y, WEFT_C64, got, sizeof got));
+      for (int i = 0; i < 24; i++) {
+        int j = way == 3 ? i % 12 * 2 + i / 12 : i, from = way == 2 ? j : j % 2 * 12 + j / 2 % 3 * 4 + j / 6;
+        EXPECT(crealf(got[i]) == re[from] + im[from] && cimagf(got[i]) == re[from] * im[from]);
+      }
+      EXPECT_OK(weft_read(z, WEFT_C64, got, sizeof got));
+      for (int i = 0; i < 24; i++) EXPECT(crealf(got[i]) == re[i] + im[i] && cimagf(got[i]) == re[i] * im[i]);
+      weft_scope_discard(s);
+    }
+}

@@ -250,7 +250,7 @@ def test_small_floats_are_rounded_to_the_nearest():
     np.testing.assert_array_equal(np.abs(back - np.clip(x, -448, 448))[:-1], nearest[:-1].astype(np.float32))
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 32, 33, 64, 100, 131, 210, 257, 1037, 4096])
+@pytest.mark.parametrize("n", [1, 2, 5, 32, 33, 64, 100, 131, 144, 210, 254, 255, 256, 257, 502, 512, 1024, 1037, 4096])
 def test_fourier_transforms_are_those_of_numpy(n):
     rng = np.random.default_rng(n)
     x = (rng.standard_normal((2, n)) + 1j * rng.standard_normal((2, n))).astype(np.complex64)
@@ -266,6 +266,21 @@ def test_fourier_transforms_are_those_of_numpy(n):
     f = lambda v: mx.square(mx.abs(mx.fft.fft(v))).sum()  # n |v|^2, whose gradient is 2 n v
     close(mx.grad(f)(mx.array(x.real)) / n, 2 * x.real)
     close(mx.vmap(mx.fft.fft)(mx.array(x)), np.fft.fft(x))
+    close(mx.fft.fft(mx.array(np.ascontiguousarray(x.T)), axis=0), np.fft.fft(x.T, axis=0))
+    close(mx.fft.rfft(mx.array(x.real)[:, ::-1]), np.fft.rfft(x.real[:, ::-1]))
+    close(mx.fft.fft(mx.array(x)[0]), np.fft.fft(x[0]))
+    for a in (mx.array(x), mx.array(x.real)):  # none, and one row of many have the bits of all
+        assert mx.fft.fft(a[:0]).shape == (0, n) and mx.fft.ifft(a[:0].reshape(3, 0, n)).shape == (3, 0, n)
+        np.testing.assert_array_equal(np.array(mx.fft.fft(a))[1], np.array(mx.fft.fft(a[1])))
+
+
+@pytest.mark.parametrize("n", [128, 200, 256, 1024])
+def test_fourier_transforms_of_doubles_are_exact_to_doubles(n):
+    x = np.random.default_rng(n).standard_normal((3, n))
+    with mx.stream(mx.cpu):
+        wide = mx.array(x, mx.float64)
+        np.testing.assert_allclose(np.array(mx.fft.fft(wide)), np.fft.fft(x), atol=1e-12)
+        np.testing.assert_allclose(np.array(mx.fft.irfft(mx.fft.rfft(wide))), x, atol=1e-13)
 
 
 def test_unique_elements_are_those_of_numpy():

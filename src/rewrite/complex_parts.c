@@ -314,6 +314,28 @@ static bool needs_splitting(struct splitting *s, const struct node_list *l) {
   return false;
 }
 
+static bool is_computed_view(const struct pass *p, const struct node *n, int slot, const struct op *op) {
+  return n->op == op && p->now[slot].part.im && !p->now[slot].whole;
+}
+
+/* What target n, of that slot, is stored in. What shows all of a pair, in another shape and then in another order, is a view of the pair, as it
+ * is of real numbers: reshapes of the parts would be copied where no strides express them, and once more into the pair. */
+static struct node *stored(struct pass *p, struct node *n, int slot) {
+  int depth = 0, at = slot;
+  struct node *base = n;
+  for (; is_computed_view(p, base, at, &op_transpose); depth++) base = base->in[0], at = base->slot;
+  for (; is_computed_view(p, base, at, &op_reshape); depth++) base = base->in[0], at = base->slot;
+  const struct split_node *x = &p->now[at];
+  struct node *part[] = { x->part.re, x->part.im }, **view = room(p, depth);
+  if (!view) return NULL;
+  for (int k = 0; k < depth; k++) view[k] = n, n = n->in[0];
+  struct node *y = x->part.im && !x->whole ? added(p, &op_pair, (weft_dtype)base->dtype, base, 2, part, NULL, 0)
+                                           : x->whole ? x->whole : x->part.re;
+  while (y && depth--)
+    y = added(p, view[depth]->op, (weft_dtype)base->dtype, view[depth], 1, &y, view[depth]->attr, view[depth]->attr_bytes);
+  return y;
+}
+
 bool split_complex(struct arena *a, struct node_list *list, int n, struct node *target[]) {
   struct pass p = { .s = { .arena = a } };
   if (!needs_splitting(&p.s, list)) return !p.s.no_memory;
@@ -324,13 +346,7 @@ bool split_complex(struct arena *a, struct node_list *list, int n, struct node *
   if (!slot) return false;
   for (int t = 0; t < n; t++) slot[t] = target[t]->slot;
   if (!split_list(&p, list->n, list->node)) return false;
-  for (int t = 0; t < n; t++) {
-    const struct split_node *x = &p.now[slot[t]];
-    struct node *part[] = { x->part.re, x->part.im };
-    bool is_pair = x->part.im && !x->whole;
-    target[t] = is_pair ? added(&p, &op_pair, (weft_dtype)target[t]->dtype, target[t], 2, part, NULL, 0)
-                        : x->whole ? x->whole : x->part.re;
-  }
+  for (int t = 0; t < n; t++) target[t] = stored(&p, list->node[slot[t]], slot[t]);
   *list = p.s.list;
   return !p.s.no_memory;
 }

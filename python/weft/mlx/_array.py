@@ -171,6 +171,9 @@ def broadcast_shapes(*shapes):
     """
     if not shapes:
         raise ValueError("broadcast_shapes: there are no shapes")
+    for shape in shapes:
+        if not isinstance(shape, (list, tuple, range)):
+            raise ValueError(f"broadcast_shapes: a shape is a list or a tuple of ints, not {type(shape).__name__}")
     return _standard.broadcast_shapes(*(tuple(map(operator.index, shape)) for shape in shapes))
 
 

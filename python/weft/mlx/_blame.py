@@ -63,6 +63,7 @@ for _kind, _is, _names in (
      "center onesided return_index return_inverse return_counts compute_uv sparse"),
     ("a number", _is_float, "start stop step alpha beta atol rtol eps nan posinf neginf d base scale loc"),
     ("a string", lambda x: isinstance(x, str), "norm mode side pad_mode indexing subscripts UPLO"),
+    ("a number or a string", lambda x: isinstance(x, str) or _is_float(x), "ord"),
     ("a dtype", _is_dtype, "dtype"),
     ("an int or several", _one_or_more, "axis padding stride dilation output_padding kernel_dilation input_dilation reps"),
     ("several ints", _is_ints, "shape strides axes s slice_size"),
@@ -77,7 +78,7 @@ _EITHER = {  # parameters that are of another kind in these functions
     "loc": {"normal"},
     "offset": {"rope"},
     "mode": {"pad"},
-    "shape": {"zeros", "ones", "full", "empty", "reshape", "broadcast_to"},
+    "shape": {"zeros", "ones", "full", "empty", "reshape"},
     "axes": {"fftshift", "ifftshift", "tensordot", "transpose", "permute_dims"},
     "padding": {"conv_general"},
     "upper": {"truncated_normal"},
@@ -98,6 +99,8 @@ def wrong_type(function, names, args):
         kind, is_right = _KINDS.get(name, (None, None))
         if name == "indices" and function == "take":
             kind, is_right = "an int or an array", lambda x: _is_int(x) or _is_array(x)
+        if name == "shape" and function == "broadcast_to":  # there alone one number is no shape
+            is_right = lambda x: not isinstance(x, int)
         if kind == "an array" and function in _LIKE or function in _EITHER.get(name, ()):
             continue
         if name == "axis" and function in _ONE_AXIS:

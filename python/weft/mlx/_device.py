@@ -3,6 +3,7 @@ name of its device: weft orders work by what it needs. What is not the default d
 its operands brought there (python/src/place.c)."""
 import enum
 import functools
+import operator
 import sys
 import threading
 import types
@@ -83,6 +84,8 @@ def _as_device(device):
         return device.device
     if isinstance(device, DeviceType):
         return Device(device)
+    if not isinstance(device, Device) and hasattr(type(device), "__index__") and operator.index(device) in (0, 1):
+        return Device(DeviceType.gpu if operator.index(device) else DeviceType.cpu)  # the numbers of the types, which MLX takes
     if not isinstance(device, Device):
         raise TypeError(f"a device or a stream is expected, not {type(device).__name__}")
     return device

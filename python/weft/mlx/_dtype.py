@@ -62,10 +62,14 @@ def isdtype(dtype, kind):
     >>> mx.isdtype(mx.int8, 'integral')
     True
     """
+    if not isinstance(dtype, Dtype):
+        raise TypeError(f"isdtype: a dtype is expected, not {type(dtype).__name__}")
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, Dtype):
         return dtype == kind
+    if kind is None:
+        raise TypeError("isdtype: a kind is a dtype, a string or a tuple of them, not None")
     if not isinstance(kind, str) or kind not in _strings:
         raise ValueError(f"isdtype: {kind!r} is no kind of dtypes")
     return _kind(dtype) in _strings[kind]

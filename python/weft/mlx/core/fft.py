@@ -1,7 +1,8 @@
 """Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
-(Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). Complex numbers are pairs of
-real ones there, so products are those of real matrices, in float32 or float64 as the input is. Of long ones the mean is taken out first: the
-frequency 0 of numbers that are not around 0 is so large that it would show in the last digits of others."""
+(Cooley and Tukey; up to about 512 the turns between are part of the second matrices), one that is not becomes a convolution of a length
+that is a power of two (Bluestein). Complex numbers are pairs of real ones there, so products are those of real matrices, in float32 or
+float64 as the input is. Of long ones the mean is taken out first: the frequency 0 of numbers that are not around 0 is so large that it
+would show in the last digits of others."""
 import array as _memory
 import functools
 import math
@@ -14,6 +15,7 @@ from .._device import _place_all
 _mlx = _core._mlx
 _LARGEST = 64  # the most of a divisor
 _DIRECT = 128  # a length that is one product with a matrix
+_TURNED = 1 << 14  # the most of n m where turns are part of the second matrices: 4 n m numbers
 _LONG = 1 << 12  # a length from which on the mean is taken out, and cosines are computed anew
 
 
@@ -29,13 +31,36 @@ def _angle(k, n):
 
 
 @functools.lru_cache(64)
-def _matrix_memory(n, sign, is_wide):
-    """The real form of e^(sign 2 pi i j k / n): [cos, sin; -sin, cos], of 2 n rows; the first n serve real numbers."""
+def _matrix_memory(n, count, n_parts, sign, is_wide):
+    """The real form of e^(sign 2 pi i j k / n) of j < n, k < count: [cos, sin; -sin, cos], of 2 n rows, the first of which serve real numbers.
+    With one part, the left half of it."""
     turns = [_angle(k, n) for k in range(n)]
-    at = [[turns[j * k % n] for k in range(n)] for j in range(n)]
-    upper = [[c for c, _ in row] + [sign * s for _, s in row] for row in at]
-    lower = [[-sign * s for _, s in row] + [c for c, _ in row] for row in at]
+    at = [[turns[j * k % n] for k in range(count)] for j in range(n)]
+    upper = [[c for c, _ in row] + [sign * s for _, s in row][:count * (n_parts - 1)] for row in at]
+    lower = [[-sign * s for _, s in row] + [c for c, _ in row][:count * (n_parts - 1)] for row in at]
     return _memory.array("d" if is_wide else "f", [x for row in upper + lower for x in row])
+
+
+@functools.lru_cache(64)
+def _first_memory(p, sign, is_wide):
+    """The same to be multiplied by columns, of which the upper half is real, the lower one imaginary: a row for the real part of a frequency,
+    one for its imaginary part, and so on. The first p columns serve real numbers."""
+    at = [[_angle(j * k, p) for j in range(p)] for k in range(p)]
+    rows = [([c for c, _ in row] + [-sign * s for _, s in row], [sign * s for _, s in row] + [c for c, _ in row]) for row in at]
+    return _memory.array("d" if is_wide else "f", [x for pair in rows for row in pair for x in row])
+
+
+@functools.lru_cache(16)
+def _second_memory(p, m, count, n_parts, sign, is_wide):
+    """For each k1 < p the real form of e^(sign 2 pi i j2 (k1 + p k2) / (p m)) of j2 < m, k2 < count."""
+    turns, found = [_angle(k, p * m) for k in range(p * m)], _memory.array("d" if is_wide else "f")
+    for k1 in range(p):
+        at = [[turns[j * (k1 + p * k2) % (p * m)] for k2 in range(count)] for j in range(m)]
+        for row in at:
+            found.extend([c for c, _ in row] + [sign * s for _, s in row][:count * (n_parts - 1)])
+        for row in at:
+            found.extend([-sign * s for _, s in row] + [c for c, _ in row][:count * (n_parts - 1)])
+    return found
 
 
 @functools.lru_cache(64)
@@ -61,13 +86,29 @@ def _constant(memory, shape):
 # ---- One axis, the last. A complex array is a pair of real ones; the imaginary part may be None.
 
 
-def _times(pair, n, sign):
+def _times(pair, n, sign, count, n_parts):
     """The transform of length n as a product: [re, im] times the real form of the matrix."""
     re, im = pair
-    is_wide = re.dtype == _mlx.float64
-    matrix = _constant(_matrix_memory(n, sign, is_wide), (2 * n, 2 * n))
+    matrix = _constant(_matrix_memory(n, count, n_parts, sign, re.dtype == _mlx.float64), (2 * n, n_parts * count))
     y = re @ matrix[:n] if im is None else _mlx.concatenate([re, im], -1) @ matrix
-    return y[..., :n], y[..., n:]
+    return (y[..., :count], y[..., count:]) if n_parts == 2 else (y, None)
+
+
+def _first(pair, p, sign):
+    """Transforms of length p of the columns of [.., p, m]: [.., 2 p, m], real and imaginary parts in turn."""
+    re, im = pair
+    matrix = _constant(_first_memory(p, sign, re.dtype == _mlx.float64), (2 * p, 2 * p))
+    return matrix[:, :p] @ re if im is None else matrix @ _mlx.concatenate([re, im], -2)
+
+
+def _second(rows, p, m, sign, count, n_parts):
+    """Transforms of length m of rows that are to be turned first, [.., 2 p, m] -> pairs of [.., count, p]: each k1 has a matrix of its own."""
+    front, is_wide = rows.shape[:-2], rows.dtype == _mlx.float64
+    matrix = _constant(_second_memory(p, m, count, n_parts, sign, is_wide), (p, 2 * m, n_parts * count))
+    rows = _mlx.moveaxis(rows.reshape((math.prod(front), p, 2 * m)), 1, 0)
+    y = (rows @ matrix).reshape((p, math.prod(front), n_parts, count))
+    parts = [_mlx.moveaxis(y[:, :, k], 0, -1).reshape(front + (count, p)) for k in range(n_parts)]
+    return parts[0], parts[1] if n_parts == 2 else None
 
 
 def _turned(pair, other):
@@ -96,21 +137,31 @@ def _divisor(n):
     return next((p for p in divisors if p * p >= n), divisors[-1] if divisors else None)
 
 
-def _dft(pair, sign=-1):
-    """Sum over j of x_j e^(sign 2 pi i j k / n). With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2
-    of length m of the transforms over j1 of length p, turned by e^(sign 2 pi i j2 k1 / n)."""
-    re = pair[0]
-    n, front = re.shape[-1], re.shape[:-1]
-    p = _divisor(n)
+def _dft(pair, sign=-1, count=None, n_parts=2):
+    """Sum over j of x_j e^(sign 2 pi i j k / n), of k < count at least; with one part its real part at least. The last axis of the result may be
+    two: whoever reshapes them to one after all else is done saves a copy."""
+    n = pair[0].shape[-1]
+    count, p = count or n, _divisor(n)
     if n <= _DIRECT:
-        return _times(pair, n, sign)
-    if p is None:
-        return _bluestein(pair, sign)
-    m = n // p
-    rows = _each(pair, lambda x: _mlx.swapaxes(x.reshape(front + (p, m)), -1, -2))
-    rows = _turned(_times(rows, p, sign), _turns(m, p, n, sign, re.dtype))
-    rows = _dft(_each(rows, lambda x: _mlx.swapaxes(x, -1, -2)), sign)
-    return _each(rows, lambda x: _mlx.swapaxes(x, -1, -2).reshape(front + (n,)))
+        return _times(pair, n, sign, count, n_parts)
+    return _bluestein(pair, sign) if p is None else _in_two(pair, p, n // p, sign, count, n_parts)
+
+
+def _in_two(pair, p, m, sign, count, n_parts):
+    """With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2 of length m of the transforms over j1 of length p,
+    turned by e^(sign 2 pi i j2 k1 / n)."""
+    n, front = p * m, pair[0].shape[:-1]
+    rows = _first(_each(pair, lambda x: x.reshape(front + (p, m))), p, sign)
+    if n * m <= _TURNED and m <= _DIRECT:
+        return _second(rows, p, m, sign, -(-count // p), n_parts)
+    rows = rows.reshape(front + (p, 2, m))
+    rows = _turned((rows[..., 0, :], rows[..., 1, :]), _turns(p, m, n, sign, rows.dtype))
+    return _each(_dft(rows, sign), lambda x: _mlx.swapaxes(x.reshape(front + (p, m)), -1, -2))
+
+
+def _flat(pair, n):
+    front = pair[0].shape[:-1] if pair[0].shape[-1] == n else pair[0].shape[:-2]
+    return _each(pair, lambda x: x.reshape(front + (n,)))
 
 
 def _bluestein(pair, sign):
@@ -124,7 +175,8 @@ def _bluestein(pair, sign):
     c, s = chirp[0], chirp[1]
     kernel = (_mlx.concatenate([a, _mlx.zeros((length - 2 * n + 1,), dtype), a[:0:-1]]) for a in (c, -s))
     padded = _each(_turned(pair, (c, s)), lambda x: _mlx.concatenate([x, _mlx.zeros(front + (length - n,), dtype)], -1))
-    product = _dft(_turned(_dft(padded), _dft(tuple(kernel))), 1)
+    flat = lambda pair, sign: _flat(_dft(pair, sign), length)
+    product = flat(_turned(flat(padded, -1), flat(tuple(kernel), -1)), 1)
     return _turned(_each(product, lambda x: x[..., :n] * (1 / length)), (c, s))
 
 
@@ -159,20 +211,23 @@ def _length(what, a, n, axis):
     return n, axis
 
 
-def _along(a, axis, sign, scale):
-    """The transform along an axis, as a complex array."""
+def _along(a, axis, sign, scale, count=None, n_parts=2):
+    """The first count frequencies of the transform along an axis, as a complex array; with one part the real one, as a real array."""
     real = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
     a = _mlx.moveaxis(a, axis, -1)
+    n, front = a.shape[-1], a.shape[:-1]
     parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
-    re, im = _dft(parts, sign) if a.shape[-1] < _LONG else _around_zero(parts, sign)
-    return _mlx.moveaxis(_mlx._complex(re, im) if scale == 1 else _mlx._complex(re * scale, im * scale), -1, axis)
+    re, im = _dft(parts, sign, count, n_parts) if n < _LONG else _around_zero(parts, sign)
+    re, im = (re, im) if scale == 1 else (re * scale, im if im is None else im * scale)
+    found = (re if n_parts == 1 else _mlx._complex(re, im)).reshape(front + (math.prod(re.shape[len(front):]),))
+    return _mlx.moveaxis(found if count is None else found[..., :count], -1, axis)
 
 
 def _around_zero(pair, sign):
     """The transform of what is left without the mean, which is n times itself at the frequency 0 and nothing elsewhere."""
     n = pair[0].shape[-1]
     means = _each(pair, lambda x: _mlx.mean(x, -1, True))
-    found = _dft(tuple(None if x is None else x - mean for x, mean in zip(pair, means)), sign)
+    found = _flat(_dft(tuple(None if x is None else x - mean for x, mean in zip(pair, means)), sign), n)
     return tuple(x if mean is None else _mlx.concatenate([x[..., :1] + n * mean, x[..., 1:]], -1) for x, mean in zip(found, means))
 
 
@@ -204,7 +259,7 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
     """
     n, axis = _length("rfft", a, n, axis)
     a = _mlx.real(a) if a.dtype.name.startswith("complex") else a
-    return _cut(fft(a, n, axis, norm), n // 2 + 1, axis)
+    return _along(_cut(a, n, axis), axis, -1, _scale(norm, n, 0), n // 2 + 1)
 
 
 def irfft(a, n=None, axis=-1, norm="backward", stream=None):
@@ -220,7 +275,7 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
         raise ValueError(f"irfft: of {n} elements")
     half = _mlx.moveaxis(_cut(a, n // 2 + 1, axis), axis, -1).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
     whole = _mlx.concatenate([half, _mlx.conj(half[..., 1:(n + 1) // 2])[..., ::-1]], -1)
-    return _mlx.moveaxis(_mlx.real(ifft(whole, n, -1, norm)), -1, axis)
+    return _mlx.moveaxis(_along(whole, -1, 1, _scale(norm, n, 1), n_parts=1), -1, axis)
 
 
 def _axes(what, a, s, axes):
