@@ -318,8 +318,9 @@ static bool is_computed_view(const struct pass *p, const struct node *n, int slo
   return n->op == op && p->now[slot].part.im && !p->now[slot].whole;
 }
 
-/* What target n, of that slot, is stored in. What shows all of a pair, in another shape and then in another order, is a view of the pair, as it
- * is of real numbers: reshapes of the parts would be copied where no strides express them, and once more into the pair. */
+/* What target n, of that slot, is stored in. What shows all of a pair, in another shape and then in another order, is a view of
+ * the pair, as it is of real numbers: reshapes of the parts would be copied where no strides express them, and once more into
+ * the pair. */
 static struct node *stored(struct pass *p, struct node *n, int slot) {
   int depth = 0, at = slot;
   struct node *base = n;
