@@ -78,6 +78,32 @@ TEST(expressions_of_sizes_are_what_plain_integers_say) {
   EXPECT(n_open > 500);
 }
 
+/* max(x n^3 - x n^2 + x n - 7, 0) of itself, again and again: x stands in so many places that all of them written out are 3^levels.
+ * All is made in a row: nobody but the thread that computes counts on it. */
+static dim entangled(dim n, int levels) {
+  dim x = n;
+  for (int k = 0; k < levels; k++) {
+    dim xn = dim_mul(x, n), xn2 = dim_mul(xn, n), part = dim_reckon(DIM_MINUS, dim_mul(xn2, n), xn2);
+    x = dim_reckon(DIM_LARGEST, dim_reckon(DIM_PLUS, part, dim_reckon(DIM_MINUS, xn, dim_integer(7))), 0);
+  }
+  return x;
+}
+
+TEST(a_size_that_mentions_another_in_many_places_is_substituted_without_losing_any) {
+  for (int levels = 1; levels <= 11; levels++) {
+    dim n = dim_symbol(), m = dim_symbol(), x = entangled(n, levels), y;
+    dim_retain(x);
+    EXPECT(x != DIM_BAD);
+    dim_retain(y = dim_substitute(x, 1, &n, &m));
+    EXPECT(y == entangled(m, levels));
+    EXPECT(y == dim_substitute(x, 1, &n, &m) && x == dim_substitute(y, 1, &m, &n));
+    EXPECT_INT(dim_substitute(x, 1, &n, (dim[]){ 1 }), 0);
+    EXPECT_INT(dim_substitute(y, 1, &m, (dim[]){ 2 }), levels == 1 ? 5 : dim_substitute(x, 1, &n, (dim[]){ 2 }));
+    EXPECT(dim_sign(dim_sub(x, y)) == 0);
+    dim_release(x), dim_release(y);
+  }
+}
+
 static void expect_text(dim d, const char *want) {
   struct text t = { 0 };
   dim_print(d, &t);

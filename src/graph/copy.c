@@ -118,6 +118,15 @@ static bool infer(struct copy *c, int i, struct node *const in[]) {
   return copy_replace(c, i, now);
 }
 
+/* Sizes that cannot be: below 0, or of more parts than an expression has room for. */
+static struct failure *no_size(const struct node *n, const dim dims[]) {
+  for (int k = 0; k < n->rank; k++)
+    if (dims[k] == DIM_BAD)
+      return fail(WEFT_ERR_SHAPE, n->origin, "weft_%s: with the sizes it is given now, that of axis %d is below 0 or too long an "
+                  "expression", n->op->name, k);
+  return NULL;
+}
+
 /* attr is a copy; where the op has a resize rule, it holds references until it is dropped here. */
 static bool remake(struct copy *c, int i, const dim dims[], struct node *const in[], void *attr, bool is_changed) {
   const struct node *n = c->g.node[i];
@@ -127,8 +136,9 @@ static bool remake(struct copy *c, int i, const dim dims[], struct node *const i
     if (!n->op->resize(n, in, attr, &c->sizes, is_changed, &f)) return f ? copy_fail(c, f) : no_memory(c);
     is_changed |= memcmp(attr, n->attr, n->attr_bytes) != 0;
   }
-  bool ok = true;
-  if (is_changed)
+  struct failure *why = is_changed ? no_size(n, dims) : NULL;
+  bool ok = why ? copy_fail(c, why) : true;
+  if (is_changed && ok)
     ok = copy_replace(c, i, node_make(n->op, n->dtype, n->rank, dims, subgraph_arity(&c->g, i), in, attr, n->attr_bytes));
   if (has_rule && n->op->drop) n->op->drop(attr);
   return ok;

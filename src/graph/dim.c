@@ -9,7 +9,7 @@
  *
  * Expressions have an entry, symbols have one while somebody counts on it, for the number they are bound to. An entry goes with
  * its last reference: of nodes, of other entries, and of the thread that has just computed it, which has not given it to a node
- * yet. So what a thread keeps on its stack lives until the same thread has computed RECENT others. */
+ * yet. A thread counts on all it makes on the way to a result until it has that, and on the last RECENT results. */
 #include "graph/dim.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -185,14 +185,26 @@ static void count_on_parts(const struct expression *e) {
 /* ---- What a thread has computed last ---- */
 
 enum { RECENT = 2048 }; /* a node of 32 axes takes fewer */
-struct recent { int at; dim d[RECENT]; };
+struct recent {
+  int at;
+  dim d[RECENT];          /* results */
+  size_t n_pins, room;
+  dim *pin;               /* what was made on the way to the next one */
+};
 static _Thread_local struct recent *recent;
 static pthread_key_t recent_key;
 static bool has_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static void drop_pins(struct recent *r) { /* lock held */
+  while (r->n_pins) let_go(r->pin[--r->n_pins]);
+}
+
 static void forget(struct recent *r) { /* lock held */
-  for (int i = 0; r && i < RECENT; i++) let_go(r->d[i]);
+  if (!r) return;
+  drop_pins(r);
+  for (int i = 0; i < RECENT; i++) let_go(r->d[i]);
+  mem_free(r->pin);
   mem_free(r);
 }
 
@@ -205,7 +217,6 @@ static void leave(void *r) {
 
 static void make_key(void) { has_key = pthread_key_create(&recent_key, leave) == 0; }
 
-/* Before the lock is taken. False: out of memory. */
 static bool has_recent(void) {
   if (recent) return true;
   pthread_once(&once, make_key);
@@ -214,14 +225,41 @@ static bool has_recent(void) {
   return recent;
 }
 
+/* Whether there is room for one more; before the lock is taken. False: out of memory. */
+static bool may_pin(void) {
+  if (!has_recent()) return false;
+  if (recent->n_pins < recent->room) return true;
+  size_t room = recent->room ? 2 * recent->room : 32;
+  dim *more = mem_resize(recent->pin, room * sizeof *more);
+  if (!more) return false;
+  recent->pin = more, recent->room = room;
+  return true;
+}
+
+static void pin(dim d) { /* lock held */
+  if (recent->n_pins && recent->pin[recent->n_pins - 1] == d) return;
+  count_on(d);
+  recent->pin[recent->n_pins++] = d;
+}
+
 static void remember(dim d) { /* lock held */
   dim *at = &recent->d[recent->at];
-  if (*at == d) return;
+  if (d >= 0 || dim_is_symbol(d) || *at == d) return;
   recent->at = (recent->at + 1) % RECENT;
   at = &recent->d[recent->at];
   count_on(d);
   let_go(*at);
   *at = d;
+}
+
+/* The end of whatever a thread was asked to compute: of all that it made, the result is left. */
+static dim done(dim d) {
+  if (!recent || (d >= 0 && !recent->n_pins)) return d;
+  pthread_mutex_lock(&dim_mutex);
+  if (d != DIM_BAD) remember(d);
+  drop_pins(recent);
+  pthread_mutex_unlock(&dim_mutex);
+  return d;
 }
 
 /* ---- Entries as polynomials ---- */
@@ -282,12 +320,12 @@ static dim find_or_add(const struct function *f, const struct poly *p) {
     e->depth = depth;
     count_on_parts(e);
   }
-  remember(e->d);
+  pin(e->d);
   return e->d;
 }
 
 static dim intern_as(const struct function *f, const struct poly *p) {
-  if (!has_recent()) return DIM_BAD;
+  if (!may_pin()) return DIM_BAD;
   pthread_mutex_lock(&dim_mutex);
   dim d = find_or_add(f, p);
   pthread_mutex_unlock(&dim_mutex);
@@ -377,7 +415,7 @@ dim dim_add(dim a, dim b) {
   if (a >= 0 && b >= 0) return __builtin_add_overflow(a, b, &sum) ? DIM_BAD : sum;
   struct poly p = poly_of(a), q = poly_of(b);
   add_scaled(&p, &q, &one);
-  return intern(&p);
+  return done(intern(&p));
 }
 
 dim dim_sub(dim a, dim b) {
@@ -385,7 +423,7 @@ dim dim_sub(dim a, dim b) {
   if (a == b) return a == DIM_BAD ? DIM_BAD : 0;
   struct poly p = poly_of(a), q = poly_of(b);
   add_scaled(&p, &q, &minus_one);
-  return intern(&p);
+  return done(intern(&p));
 }
 
 bool dim_differs(dim a, dim b) {
@@ -412,7 +450,7 @@ dim dim_mul(dim a, dim b) {
   int64_t known;
   if (a >= 0 && b >= 0) return __builtin_mul_overflow(a, b, &known) ? DIM_BAD : known;
   struct poly p = poly_of(a), q = poly_of(b), r = product(&p, &q);
-  return intern(&r);
+  return done(intern(&r));
 }
 
 /* Division by the leading term, as on paper. False: it does not divide. */
@@ -431,7 +469,7 @@ static bool divide(const struct poly *a, const struct poly *b, struct poly *out)
 
 bool dim_divide(dim a, dim b, dim *quotient) {
   struct poly p = poly_of(a), q = poly_of(b), out;
-  return divide(&p, &q, &out) && (*quotient = intern(&out)) != DIM_BAD;
+  return divide(&p, &q, &out) && (*quotient = done(intern(&out))) != DIM_BAD;
 }
 
 /* ---- What atoms are worth ---- */
@@ -602,32 +640,32 @@ static struct poly quotient(const struct poly *p, const struct poly *q) {
 dim dim_above(dim a, dim b) {
   if (a >= 0 && b >= 0) return a > b ? a - b : 0;
   struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), r = above(&difference);
-  return intern(&r);
+  return done(intern(&r));
 }
 
 dim dim_min(dim a, dim b) {
   if (a >= 0 && b >= 0) return a < b ? a : b;
   struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), over = above(&difference), r = sum_of(&p, &over, -1);
-  return intern(&r);
+  return done(intern(&r));
 }
 
 dim dim_max(dim a, dim b) {
   if (a >= 0 && b >= 0) return a > b ? a : b;
   struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), over = above(&difference), r = sum_of(&q, &over, 1);
-  return intern(&r);
+  return done(intern(&r));
 }
 
 dim dim_quotient(dim a, dim b) {
   if (a >= 0 && b >= 0) return b ? a / b : 0;
   struct poly p = poly_of(a), q = poly_of(b), r = quotient(&p, &q);
-  return intern(&r);
+  return done(intern(&r));
 }
 
 /* ---- Integers made of sizes ---- */
 
 dim dim_integer(int64_t x) {
   struct poly p = number(x);
-  return operand(&p);
+  return done(operand(&p));
 }
 
 bool dim_is_integer(dim d, int64_t *value) {
@@ -651,7 +689,7 @@ static struct poly reckoned(enum dim_rule rule, const struct poly *p, const stru
 
 dim dim_reckon(enum dim_rule rule, dim a, dim b) {
   struct poly p = poly_of(a), q = poly_of(b), r = reckoned(rule, &p, &q);
-  return operand(&r);
+  return done(operand(&r));
 }
 
 /* b + k max(d, 0) where a - b = k d; else b + (a - b) [d > 0], [d > 0] being max(d, 0) - max(d - 1, 0). */
@@ -668,7 +706,7 @@ dim dim_choose(dim d, dim a, dim b) {
     r = product(&difference, &step);
   }
   r = sum_of(&y, &r, 1);
-  return operand(&r);
+  return done(operand(&r));
 }
 
 int dim_sign(dim d) {
@@ -679,8 +717,30 @@ int dim_sign(dim d) {
 
 /* ---- Symbols replaced ---- */
 
-/* What symbols become: what a list says, or what they are bound to. */
-struct meaning { int n; const dim *symbol, *value; bool is_bound; };
+/* What symbols become: what a list says, or what they are bound to; and what functions of them have become so far, as one may stand
+ * in many places. */
+struct becomes { dim atom, now; };
+struct memo { size_t n, room; struct becomes *list; }; /* by hash; room: 0, or a power of 2. An atom of 0: none */
+struct meaning { int n; const dim *symbol, *value; bool is_bound; struct memo *memo; };
+
+static struct becomes *memo_at(const struct memo *m, dim atom) {
+  size_t i = (size_t)hash_mix(0, (uint64_t)atom) & (m->room - 1);
+  while (m->list[i].atom && m->list[i].atom != atom) i = (i + 1) & (m->room - 1);
+  return &m->list[i];
+}
+
+/* Without memory it is computed again. */
+static void memo_add(struct memo *m, dim atom, dim now) {
+  if (2 * m->n >= m->room) {
+    struct memo more = { .room = m->room ? 2 * m->room : 32 };
+    if (!(more.list = mem_alloc(more.room * sizeof *more.list))) return;
+    for (size_t i = 0; i < m->room; i++) if (m->list[i].atom) *memo_at(&more, m->list[i].atom) = m->list[i], more.n++;
+    mem_free(m->list);
+    *m = more;
+  }
+  *memo_at(m, atom) = (struct becomes){ atom, now };
+  m->n++;
+}
 
 static int index_of(dim d, int n, const dim list[]) {
   for (int i = 0; i < n; i++)
@@ -717,7 +777,7 @@ static bool is_within(dim d, int n, const dim list[]) {
   if (d >= 0 || d == DIM_BAD) return true;
   if (dim_is_symbol(d)) {
     for (int i = 0; i < n; i++)
-      if (mentions(list[i], &(struct meaning){ 1, &d, &d, false })) return true;
+      if (mentions(list[i], &(struct meaning){ 1, &d, &d, false, NULL })) return true;
     return false;
   }
   const struct expression *e = entry_of(d);
@@ -736,17 +796,25 @@ bool dim_mentions_only(dim d, int n, const dim list[]) {
 
 static struct poly substituted(dim, const struct meaning *);
 
-static struct poly meaning_of(dim atom, const struct meaning *m) {
-  dim value = atom;
-  pthread_mutex_lock(&dim_mutex);
-  bool is_changed = dim_is_symbol(atom) ? means(m, atom, &value) : mentions(atom, m);
-  pthread_mutex_unlock(&dim_mutex);
-  if (!is_changed || dim_is_symbol(atom)) return poly_of(value);
+static struct poly function_meant(dim atom, const struct meaning *m) {
   struct function f = function_of(atom);
   struct poly a = substituted(f.a, m);
   if (f.atom == ABOVE) return above(&a);
   struct poly b = substituted(f.b, m);
   return quotient(&a, &b);
+}
+
+static struct poly meaning_of(dim atom, const struct meaning *m) {
+  dim value = atom;
+  const struct becomes *known = m->memo->n && !dim_is_symbol(atom) ? memo_at(m->memo, atom) : NULL;
+  if (known && known->atom) return poly_of(known->now);
+  pthread_mutex_lock(&dim_mutex);
+  bool is_changed = dim_is_symbol(atom) ? means(m, atom, &value) : mentions(atom, m);
+  pthread_mutex_unlock(&dim_mutex);
+  if (dim_is_symbol(atom)) return poly_of(value);
+  struct poly p = is_changed ? function_meant(atom, m) : poly_of(atom);
+  memo_add(m->memo, atom, is_changed ? operand(&p) : atom);
+  return p;
 }
 
 static struct poly substituted(dim d, const struct meaning *m) {
@@ -799,21 +867,25 @@ static dim meant(dim d, const struct meaning *m) {
   pthread_mutex_unlock(&dim_mutex);
   if (is_one || !is_changed) return is_one ? value : is_lost ? DIM_BAD : d;
   struct poly p = substituted(d, m);
-  return intern(&p);
+  mem_free(m->memo->list);
+  return done(intern(&p));
 }
 
 /* What a symbol alone becomes stands in the list: nobody has to be asked. */
 dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
   int k = dim_is_symbol(d) ? index_of(d, n, symbol) : -1;
   if (dim_is_symbol(d)) return k < 0 ? d : value[k];
-  return meant(d, &(struct meaning){ n, symbol, value, false });
+  return meant(d, &(struct meaning){ n, symbol, value, false, &(struct memo){ 0 } });
 }
 
-dim dim_resolve(dim d) { return meant(d, &(struct meaning){ .is_bound = true }); }
+dim dim_resolve(dim d) { return meant(d, &(struct meaning){ .is_bound = true, .memo = &(struct memo){ 0 } }); }
 
 bool dim_is_negative(dim d) {
   if (dim_is_known(d) || d == DIM_BAD) return false;
-  struct poly p = substituted(d, &(struct meaning){ .is_bound = true });
+  struct memo memo = { 0 };
+  struct poly p = substituted(d, &(struct meaning){ .is_bound = true, .memo = &memo });
+  mem_free(memo.list);
+  done(0);
   return !p.failed && is_number(&p) && number_of(&p) < 0;
 }
 
