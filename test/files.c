@@ -308,6 +308,7 @@ TEST(malformed_npy_are_refused_each_for_its_reason) {
     { D("'f4'", "False", "(1,)"), 4, NULL },
     { "{\"shape\":(1,),\"fortran_order\":False,\"descr\":\"<f4\"}   \n", 4, NULL },
     { D("'>f4'", "False", "(2,)"), 8, "'>f4' is big-endian" },
+    { D("'>c16'", "False", "(2,)"), 32, "'>c16' is big-endian" },
     { D("'|O'", "False", "(2,)"), 16, "Python objects" },
     { D("'O'", "False", "(2,)"), 16, "Python objects" },
     { D("'<U4'", "False", "(2,)"), 32, "'<U4' is not supported" },

@@ -87,7 +87,7 @@ static bool read_descr(struct dict *d, struct entry *e) {
   for (int i = 0; i < DTYPES; i++) {
     if (strcmp(code, dtypes[i].code)) continue;
     e->dtype = dtypes[i].dtype;
-    return descr[0] != '>' || code[1] == '1' || say_descr(d, descr, "is big-endian, which is not supported");
+    return descr[0] != '>' || weft_dtype_bytes(e->dtype) == 1 || say_descr(d, descr, "is big-endian, which is not supported");
   }
   return say_descr(d, descr, "is not supported");
 }
