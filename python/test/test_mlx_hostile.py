@@ -248,3 +248,22 @@ def test_a_capsule_of_dlpack_is_consumed_once():
     assert mx.from_dlpack(Once()).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="consumed before"):
         mx.from_dlpack(Once())
+
+
+@pytest.mark.parametrize("save", [mx.savez, mx.savez_compressed])
+def test_an_npz_file_that_cannot_be_written_in_full_leaves_the_one_that_was_there(save, tmp_path):
+    """It was left with the arrays before the one that failed, under their new values."""
+    real, link = tmp_path / "real.npz", tmp_path / "a.npz"
+    link.symlink_to(real)
+    save(str(link), a=mx.array([1.0, 2.0]), b=mx.array([3.0]))
+    real.chmod(0o640)
+    wrong = mx.array([1.0, 2.0])[mx.array([7])]
+    with pytest.raises(IndexError):
+        save(str(link), a=mx.array([5.0]), b=wrong)
+    assert {name: a.tolist() for name, a in mx.load(str(link)).items()} == {"a": [1.0, 2.0], "b": [3.0]}
+    save(str(link), a=mx.array([5.0]))
+    assert {name: a.tolist() for name, a in mx.load(str(link)).items()} == {"a": [5.0]}
+    assert link.is_symlink() and real.stat().st_mode & 0o777 == 0o640
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npz", "real.npz"]
+    with pytest.raises(OSError):
+        save(str(tmp_path / "no" / "folder.npz"), a=mx.array([1.0]))

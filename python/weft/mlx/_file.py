@@ -84,13 +84,35 @@ def save_safetensors(file, arrays, metadata=None):
     _to(file, ".safetensors", lambda path: _file.save_safetensors(path, arrays, metadata))
 
 
-def _savez(file, args, kwargs, compression):
-    arrays = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
-    with _zip(file if _is_file(file) else _named(file, ".npz"), "w", compression) as archive:
+def _write_zip(file, arrays, compression):
+    with _zip(file, "w", compression) as archive:
         for name, a in arrays.items():
             with io.BytesIO() as item:
                 save(item, a)
                 archive.writestr(name + ".npy", item.getvalue())
+
+
+def _replace(path, write):
+    """write(path) of a file beside it, which then takes its place: if anything fails, the one that was there stays."""
+    path = os.path.realpath(path)  # a link stays one
+    beside = f"{path}.{os.getpid()}.{id(write)}"
+    try:
+        write(beside)
+        if os.path.exists(path):
+            os.chmod(beside, os.stat(path).st_mode & 0o7777)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(beside)
+        raise
+
+
+def _savez(file, args, kwargs, compression):
+    arrays = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
+    if _is_file(file):
+        _write_zip(file, arrays, compression)
+    else:
+        _replace(_named(file, ".npz"), lambda path: _write_zip(path, arrays, compression))
 
 
 def savez(file, *args, **kwargs):
