@@ -452,7 +452,7 @@ int convert_dims(PyObject *array, int *rank, int64_t dims[]) { return convert_di
 int convert_dims_of(weft_array *a, int *rank, int64_t dims[]) {
   if (open_dims(a, rank, dims)) return -1;
   for (int i = 0; i < *rank; i++)
-    if (dims[i] < 0) return raise_no_size(i), -1;
+    if (dims[i] < 0) return raise_no_size(a, i), -1;
   return 0;
 }
 

@@ -78,7 +78,7 @@ weft_array *dlpack_array(PyObject *, int may_share); /* of what has __dlpack__, 
 /* error.c */
 PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
-PyObject *raise_no_size(int axis);                   /* always NULL */
+PyObject *raise_no_size(weft_array *, int axis);     /* always NULL */
 PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
 int error_add_types(PyObject *module);
 

@@ -25,7 +25,10 @@ int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
 PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
-PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of axis %d is not known yet", axis); }
+PyObject *raise_no_size(weft_array *a, int axis) {
+  weft_status s = weft_check(a);
+  return s ? raise_status(s) : PyErr_Format(no_value, "the size of axis %d is not known yet", axis);
+}
 
 static PyObject *type_of(weft_status s) {
   switch (s) {

@@ -179,7 +179,7 @@ static weft_array *call_total(const struct name *row, PyObject *const arg[]) {
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
 static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
   int64_t n = weft_dim(x, axis);
-  if (n <= 0) return n < 0 ? (raise_no_size(axis), NULL) : x;
+  if (n <= 0) return n < 0 ? (raise_no_size(x, axis), NULL) : x;
   weft_array *start = op == weft_cumsum ? weft_integer(0) : op == weft_cumprod ? weft_integer(1) : NULL;
   weft_dtype d = weft_dtype_of(x);
   if (!start && d > WEFT_I64) start = weft_scalar(op == cummax_of ? -1.0 / 0.0 : 1.0 / 0.0);
@@ -374,7 +374,7 @@ static weft_array *median_of(weft_array *a, int axis) {
   if (!mlx_is_complex(a)) return weft_median(a, axis);
   if (axis == WEFT_ALL) return weft_squeeze(median_of(weft_reshape(a, 1, (int64_t[]){ WEFT_ANY }), 0), 0);
   int64_t n = weft_dim(a, axis);
-  if (n < 0) return raise_no_size(axis), NULL;
+  if (n < 0) return raise_no_size(a, axis), NULL;
   weft_array *y = sort_of(a, axis), *nan = weft_scalar(0.0 / 0.0);
   weft_array *bad = weft_any(weft_or(weft_isnan(weft_real(a)), weft_isnan(weft_imag(a))), axis);
   weft_array *middle = weft_mean(weft_slice(y, axis, (n - 1) / 2, n / 2 + 1, 1), axis);

@@ -382,7 +382,7 @@ weft_array *call_repeat(const struct name *row, PyObject *const arg[]) {
   weft_array *out = NULL, *at;
   if (PySequence_Fast_GET_SIZE(list) == 1) {
     if (!convert_integer(PySequence_Fast_GET_ITEM(list, 0), &times)) out = weft_repeat(x, axis, times);
-  } else if (weft_dim(x, axis) < 0) raise_no_size(axis);
+  } else if (weft_dim(x, axis) < 0) raise_no_size(x, axis);
   else if ((at = repeated(list, weft_dim(x, axis)))) out = index_take(x, axis, at);
   Py_DECREF(list);
   return out;

@@ -147,3 +147,11 @@ def test_a_wrong_call_raises_what_mlx_raises(kind, call):
         if isinstance(y, mx.array):
             mx.eval(y)
     assert raised.type is expected
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("function", ["cummax", "cummin"])
+def test_a_running_maximum_of_complex_numbers_says_what_is_wrong(function, inclusive):
+    """Without the element itself it spoke of a size that is not known."""
+    with pytest.raises(ValueError, match=f"{function}: not of c64"):
+        getattr(mx, function)(mx.array([1j, 2.0]), axis=0, inclusive=inclusive)
