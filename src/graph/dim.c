@@ -388,12 +388,6 @@ void dim_release(dim d) {
   pthread_mutex_unlock(&dim_mutex);
 }
 
-void dim_replace(dim *d, dim now) {
-  dim_retain(now);
-  dim_release(*d);
-  *d = now;
-}
-
 /* ---- Symbols whose number is known by now ---- */
 
 bool dim_bind(dim symbol, int64_t value) {

@@ -36,7 +36,6 @@ bool dim_differs(dim, dim);         /* whatever the symbols are: 2 and 3, n and 
 bool dim_slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 bool dim_divide(dim a, dim b, dim *quotient); /* exact division of polynomials; false: does not divide */
 void dim_retain(dim), dim_release(dim);
-void dim_replace(dim *, dim now);    /* of one that is counted on: releases it, retains the other */
 void dim_print(dim, struct text *); /* 12, n1, 2*n1+1, min(n1,8), floor((n1+1)/(2)) */
 dim dim_substitute(dim, int n, const dim symbol[], const dim value[]);
 int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1: a symbol has no value */

@@ -19,9 +19,17 @@ uint64_t node_serial(void) { return atomic_load_explicit(&last_serial, memory_or
 
 static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
-static size_t node_bytes(int rank, int n_in, size_t attr_bytes) {
-  return aligned(sizeof(struct node)) + (size_t)rank * sizeof(dim) + (size_t)n_in * sizeof(struct node *) +
+static size_t node_bytes(int n_dims, int n_in, size_t attr_bytes) {
+  return aligned(sizeof(struct node)) + (size_t)n_dims * sizeof(dim) + (size_t)n_in * sizeof(struct node *) +
          aligned(attr_bytes);
+}
+
+/* How many sizes may be told: those of the axes, and as many of attr, or one. */
+static int n_was(int rank) { return 2 * rank + 1; }
+
+static bool may_be_told(const struct op *op, int rank, const dim dims[]) {
+  for (int i = 0; i < rank; i++) if (!dim_is_known(dims[i])) return true;
+  return op->settle;
 }
 
 /* attr comes first behind the struct, where it is aligned for anything. */
@@ -69,15 +77,17 @@ bool node_trusts(const struct node *n) {
 
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                        struct node *const in[], const void *attr, size_t attr_bytes) {
-  struct node *n = mem_alloc(node_bytes(rank, n_in, attr_bytes));
+  bool is_open = may_be_told(op, rank, dims);
+  struct node *n = mem_alloc(node_bytes(is_open ? rank + n_was(rank) : rank, n_in, attr_bytes));
   if (!n) return NULL;
   fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+  if (is_open) n->was = (dim *)(n->in + n_in);
   atomic_init(&n->refs, 1);
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
   n->origin = caller()->origin;
   uint8_t places = 0;
   bool is_trusting = false, is_told = false;
-  for (int i = 0; i < rank; i++) if (!dim_is_known(n->dims[i])) dim_retain(n->dims[i]);
+  for (int i = 0; is_open && i < rank; i++) dim_retain(n->dims[i]);
   for (int i = 0; i < n_in; i++) {
     const struct node *in_i = node_retain(n->in[i]);
     places |= in_i->place, is_trusting |= node_is_trusting(in_i), is_told |= node_is_told(in_i);
@@ -116,6 +126,12 @@ bool node_is_known(const struct node *n) {
   return true;
 }
 
+void node_tell(struct node *n, int k, dim *at, dim now) {
+  INVARIANT(!n->refs || dim_is_known(*at) || !n->was[k]);
+  if (n->was && !dim_is_known(*at)) n->was[k] = *at;
+  *at = now;
+}
+
 /* ---- Releasing ----
  * A node without references waits in the list of the thread that dropped the last one. Whatever its end drops (inputs,
  * buffers whose owner calls back, loop bodies) joins the list instead of nesting. */
@@ -133,7 +149,8 @@ static void bury(struct caller *me, struct node *n) {
 static void end(struct caller *me, struct node *n) {
   if (item_has_siblings(n)) item_leave(n);
   for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
-  for (int i = 0; i < n->rank; i++) if (!dim_is_known(n->dims[i])) dim_release(n->dims[i]);
+  for (int i = 0; n->was && i < n->rank; i++) dim_release(n->dims[i]);
+  for (int i = 0; n->was && i < n_was(n->rank); i++) dim_release(n->was[i]);
   if (n->op->drop) n->op->drop(n->attr);
   if (n->value) {
     buffer_release(n->value->buf);

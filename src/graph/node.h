@@ -1,8 +1,8 @@
 /* node.h -- the graph: immutable nodes that know how they are computed, and perhaps their value.
  *
  * A node is what an expression is; a handle (weft_array, graph/scope.h) is a name for one. Nodes are counted by
- * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op, dtype, dims and
- * attr never change; `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, back to lazy when the
+ * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op and dtype never change;
+ * sizes, in dims and in attr, become the numbers that a run tells, under the graph lock (node_tell); `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, back to lazy when the
  * work is given up, and from ready to failed when what was enqueued turns out to be none; `in` is dropped (n_in = 0,
  * history_dropped) when a ready node forgets its history. What is queued some job will compute: others wait for it, a job
  * that needs it earlier computes it. What is running somebody computes at this moment, or will without waiting for
@@ -58,12 +58,14 @@ struct node {
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
   int n_forgotten;         /* inputs dropped under the graph lock, released when it is unlocked */
-  dim *dims;               /* these three point behind the struct */
+  dim *dims;               /* these three point behind the struct, as the next does */
   struct node **in;
   void *attr;
   struct value *value;     /* READY: not NULL, unless op is a leaf that needs none (scalar) */
   struct failure *failure; /* FAILED, or op_bad */
   struct node *next;       /* among those being released */
+  dim *was;                /* what sizes were before they were told: of the axes, then of attr; 0: the same. It counts on them, as
+                              whoever holds the node may have read one without the lock. NULL: all were numbers from the first */
 };
 
 /* A node of a plan, and what the plan knows of it. It is made and handed on as a struct node, as all that lowers takes one;
@@ -101,6 +103,9 @@ static inline struct local *local_of(const struct node *n) {
   return (struct local *)((char *)n - offsetof(struct local, node));
 }
 bool node_is_known(const struct node *);              /* all sizes are numbers */
+/* A size of the node, *at, turns out to be the number `now`: of axis k, or, from its rank on, the one of attr that the op counts so.
+ * Lock held, or a plan's own node. */
+void node_tell(struct node *, int k, dim *at, dim now);
 /* Whether sizes of it, or of what it is made of, were taken on trust, so that it may turn out to be none: whoever asks for its
  * size alone has to look there. What has a value was looked at. */
 static inline bool node_is_trusting(const struct node *n) {

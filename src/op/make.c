@@ -27,7 +27,7 @@ static bool resize_size(const struct node *n, struct node *const in[], void *att
 static bool settle_size(struct node *n) {
   struct size_attr *a = n->attr;
   dim now = dim_resolve(a->size);
-  if (dim_is_known(now)) dim_replace(&a->size, now);
+  if (dim_is_known(now)) node_tell(n, n->rank, &a->size, now);
   return true;
 }
 

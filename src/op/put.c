@@ -209,8 +209,8 @@ static bool put_settle(struct node *n) {
     dim length = n->n_in ? dim_resolve(n->in[1]->dims[k]) : DIM_BAD;
     dim now = length == 0 ? 0 : dim_resolve(a->start[k]); /* of nothing, wherever it begins */
     if (length == 0 || length == 1) a->step[k] = 1;
-    if (now == DIM_BAD) ok = false;
-    else dim_replace(&a->start[k], now);
+    if (dim_is_known(now)) node_tell(n, n->rank + k, &a->start[k], now);
+    ok &= now != DIM_BAD;
   }
   return ok;
 }

@@ -142,7 +142,7 @@ static bool slice_settle(struct node *n) {
   if (dim_is_negative(a->start)) return true;
   dim length = dim_resolve(n->dims[a->axis]), now = length == 0 ? 0 : dim_resolve(a->start); /* of nothing, wherever it begins */
   if (length == 0 || length == 1) a->step = 1;
-  if (now != DIM_BAD) dim_replace(&a->start, now);
+  if (dim_is_known(now)) node_tell(n, n->rank, &a->start, now);
   return now != DIM_BAD;
 }
 

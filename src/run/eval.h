@@ -121,7 +121,8 @@ void results_forget(const struct results *); /* the history of those that are he
 void results_end(struct results *);
 /* call_plans.c: the results get their values, or at least those that are wanted. */
 struct failure *eval_call(struct node *call, const struct results *, int n_heirs, struct heir heir[]);
-struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
+struct failure *eval_uneven(struct node *loop, int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known
+                                             number, and which the caller holds */
 struct failure *eval_bind(dim symbol, int64_t number); /* length.c: a size that a run has told; the lock is not held */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
 struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]);

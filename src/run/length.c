@@ -6,12 +6,12 @@
 #include "run/tape.h"
 
 /* Items of one loop, evaluated with its capacity for a length (make_program knows); the last is the executed length, which is bound
- * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. */
-static struct failure *eval_unsized(int n, struct node *const target[], dim length) {
+ * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. The caller holds the loop: another
+ * thread may compute the items, and make them forget it. */
+static struct failure *eval_unsized(const struct node *loop, int n, struct node *const target[], dim length) {
   struct eval e;
   struct node_list l;
   struct failure *f = NULL;
-  struct node *loop = target[0]->in[0];
   if (loop->n_in && eval_nodes(loop->n_in, loop->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
   if (!eval_begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return eval_no_memory();
   e.length = length;
@@ -59,7 +59,7 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   if (!f) {
     memcpy(target, item, sizeof *target * (size_t)n);
     target[n] = length;
-    f = l->is_uneven ? eval_uneven(n + 1, target) : eval_unsized(n + 1, target, l->until ? l->length : 0);
+    f = l->is_uneven ? eval_uneven(loop, n + 1, target) : eval_unsized(loop, n + 1, target, l->until ? l->length : 0);
   }
   if (!f && l->until) f = eval_tell_length(length, l->length); /* if others have computed the items, they have told it too */
   if (!f) {

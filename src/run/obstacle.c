@@ -75,9 +75,8 @@ void eval_settle_sizes(struct node *n) {
   for (int k = 0; k < n->rank; k++) {
     dim d = n->dims[k], now = dim_is_known(d) ? d : dim_resolve(d);
     if (now == d || !dim_is_known(now)) continue;
-    n->dims[k] = now;
+    node_tell(n, k, &n->dims[k], now);
     node_set_told(n, true);
-    dim_release(d);
   }
 }
 

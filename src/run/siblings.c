@@ -65,7 +65,7 @@ void results_add_held(struct results *r, const struct node *call, bool has_names
 /* Where a call is run part by part nobody else does. */
 void results_forget(const struct results *r) {
   bool some = false;
-  for (int i = r->n_wanted; i < r->n; i++) some |= r->forgets[i] && r->item[i]->n_in;
+  for (int i = r->n_wanted; i < r->n; i++) some |= r->forgets[i];
   if (!some) return;
   graph_lock();
   for (int i = r->n_wanted; i < r->n; i++)

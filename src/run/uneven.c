@@ -210,9 +210,8 @@ static struct failure *give_out(const struct uneven *u, int n, struct node *item
   return f;
 }
 
-struct failure *eval_uneven(int n, struct node *item[]) {
+struct failure *eval_uneven(struct node *node, int n, struct node *item[]) {
   tape_spoil();
-  struct node *node = item[0]->in[0];
   struct uneven u = { .node = node, .l = loop_of(node) };
   struct failure *f = NULL;
   if (node->n_in && eval_nodes(node->n_in, node->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
