@@ -1,12 +1,12 @@
 /* node.h -- the graph: immutable nodes that know how they are computed, and perhaps their value.
  *
  * A node is what an expression is; a handle (weft_array, graph/scope.h) is a name for one. Nodes are counted by
- * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op and dtype never change;
- * sizes, in dims and in attr, become the numbers that a run tells, under the graph lock (node_tell); `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, back to lazy when the
- * work is given up, and from ready to failed when what was enqueued turns out to be none; `in` is dropped (n_in = 0,
- * history_dropped) when a ready node forgets its history. What is queued some job will compute: others wait for it, a job
- * that needs it earlier computes it. What is running somebody computes at this moment, or will without waiting for
- * anything younger.
+ * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op and dtype never
+ * change; sizes, in dims and in attr, become the numbers that a run tells, under the graph lock (node_tell); `state` goes
+ * lazy (-> queued) -> running -> ready or failed under the graph lock, back to lazy when the work is given up, and from
+ * ready to failed when what was enqueued turns out to be none; `in` is dropped (n_in = 0, history_dropped) when a ready
+ * node forgets its history. What is queued some job will compute: others wait for it, a job that needs it earlier computes
+ * it. What is running somebody computes at this moment, or will without waiting for anything younger.
  *
  * A plan works on local nodes (struct local): copies in an arena, not counted, without state. What they are expressions of
  * (op, dtype, weak, dims, in, attr), their origin and slot mean what they mean in a node of the user; the other fields of
@@ -103,7 +103,7 @@ static inline struct local *local_of(const struct node *n) {
   return (struct local *)((char *)n - offsetof(struct local, node));
 }
 bool node_is_known(const struct node *);              /* all sizes are numbers */
-/* A size of the node, *at, turns out to be the number `now`: of axis k, or, from its rank on, the one of attr that the op counts so.
+/* A size of the node, *at, turns out to be the number `now`: of axis k, or, from its rank on, one of attr, as the op counts them.
  * Lock held, or a plan's own node. */
 void node_tell(struct node *, int k, dim *at, dim now);
 /* Whether sizes of it, or of what it is made of, were taken on trust, so that it may turn out to be none: whoever asks for its

@@ -6,8 +6,8 @@
 #include "run/tape.h"
 
 /* Items of one loop, evaluated with its capacity for a length (make_program knows); the last is the executed length, which is bound
- * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. The caller holds the loop: another
- * thread may compute the items, and make them forget it. */
+ * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. The caller holds the loop:
+ * another thread may compute the items, and make them forget it. */
 static struct failure *eval_unsized(const struct node *loop, int n, struct node *const target[], dim length) {
   struct eval e;
   struct node_list l;
