@@ -253,6 +253,38 @@ TEST(taking_and_putting_along_an_axis_broadcasts_the_others) {
   weft_scope_discard(s);
 }
 
+/* Of 3 to 12 axes, by each of them, with one index for every line: as a plain loop does it; the derivative counts who was taken. */
+TEST(taking_along_an_axis_of_many_is_taking_along_one_of_few) {
+  enum { MOST_AXES = 12 };
+  for (int rank = 3; rank <= MOST_AXES; rank++)
+    for (int axis = 0; axis < rank; axis++) {
+      int64_t dims[MOST_AXES], few[MOST_AXES], behind = 1, all = 1, n = 3;
+      for (int k = 0; k < rank; k++) few[k] = dims[k] = k == axis ? n : k == 0 || k == rank - 1 || k == rank / 2 ? 2 : 1;
+      for (int k = axis + 1; k < rank; k++) behind *= dims[k];
+      for (int k = 0; k < rank; k++) all *= dims[k];
+      few[axis] = 2;
+      int64_t n_taken = all / n * 2;
+      int32_t at[64];
+      double want[64], got[64], slope[64] = { 0 }, found[64];
+      EXPECT(n_taken <= 64 && all <= 64);
+      for (int64_t i = 0; i < n_taken; i++) {
+        at[i] = (int32_t)((i * 7 + i / 3) % (2 * n) - n); /* -3 .. 2 */
+        int64_t from = (i / behind / 2 * n + (at[i] + n) % n) * behind + i % behind;
+        want[i] = (double)from;
+        slope[from] += (double)(i + 1);
+      }
+      weft_scope *s = weft_scope_open();
+      weft_array *x = counted(rank, dims), *y = weft_take_along(x, axis, weft_from(WEFT_I32, rank, few, at));
+      weft_array *w = weft_add(counted(rank, few), weft_scalar(1)), *dx;
+      weft_grad(weft_sum(weft_mul(y, w), WEFT_ALL), 1, &x, &dx);
+      EXPECT_INT(weft_read(y, WEFT_F64, got, sizeof *got * (size_t)n_taken), WEFT_OK);
+      EXPECT_INT(weft_read(dx, WEFT_F64, found, sizeof *found * (size_t)all), WEFT_OK);
+      if (memcmp(got, want, sizeof *got * (size_t)n_taken)) test_fail(__FILE__, __LINE__, "axis %d of %d: other elements", axis, rank);
+      if (memcmp(found, slope, sizeof *found * (size_t)all)) test_fail(__FILE__, __LINE__, "axis %d of %d: another derivative", axis, rank);
+      weft_scope_discard(s);
+    }
+}
+
 /* v along the middle axis of [40, 50, c], 70 updates a line: as a plain loop does it, in order. */
 enum { LINES = 40, SLOTS = 50, UPDATES = 70, MOST_BEHIND = 3 };
 

@@ -599,6 +599,27 @@ TEST(saving_over_a_file_that_is_still_to_be_loaded_is_safe) {
   leave_folder();
 }
 
+/* A process whose standard input is closed, as many that run in the background: the first file it opens is number 0. */
+TEST(a_process_without_standard_input_saves_and_loads) {
+  float data[] = { 1, 2, 3 };
+  const void *one = data;
+  struct entry e = an_entry(WEFT_F32, 1, 3, 0);
+  struct text why = { 0 };
+  struct source *source;
+  struct listing l;
+  close(STDIN_FILENO); /* of this test's own process */
+  enter_folder();
+  for (int i = 0; i < 2; i++) EXPECT_INT(format_save(in_folder("a.npy"), 1, NULL, &e, &one, NULL, &why), WEFT_OK);
+  EXPECT_INT(format_open(path, &source, &l, &why), WEFT_OK);
+  expect_data(source, &l.entry[0], data);
+  listing_free(&l);
+  source_release(source);
+  EXPECT_INT(unlink(path), 0);
+  EXPECT_INT(rmdir(folder), 0); /* nothing else was left in it */
+  EXPECT_INT(mkdir(folder, 0700), 0);
+  leave_folder();
+}
+
 TEST(saving_keeps_rights_and_goes_through_links) {
   char data[4] = { 0 }, link_path[64];
   const void *one = data;

@@ -579,6 +579,30 @@ TEST(integers_that_sizes_tell_bound_slices_shapes_and_loops) {
   EXPECT(n_told >= 50); /* the others are too long to be told */
 }
 
+/* [[n, n+1, n+2], [n+3, n+4, n+5]] as it is and transposed: every element, picked by slices, is a length. */
+TEST(an_integer_picked_from_a_matrix_of_sizes_is_the_one_picked) {
+  for (int is_turned = 0; is_turned < 2; is_turned++)
+    for (int k = 0; k < 6; k++) {
+      weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+      weft_array *x = open_f64(), *n = weft_size(x, 0), *all[6];
+      for (int i = 0; i < 6; i++) all[i] = weft_add(n, weft_integer(i));
+      weft_array *m = weft_reshape(weft_stack(0, 6, all), WEFT_DIMS(2, 3));
+      if (is_turned) m = weft_transpose(m, NULL);
+      int row = is_turned ? k % 3 : k / 3, column = is_turned ? k / 3 : k % 3;
+      weft_array *one = weft_slice(weft_slice(m, 0, row, row + 1, 1), 1, column, column + 1, 1);
+      weft_array *length = weft_reshape(one, 0, NULL), *out[] = { weft_sized(WEFT_F64, 1, &length), length };
+      weft_function *f = weft_compile(s, 1, &x, 2, out);
+      weft_array *got[2], *arg = f64s(3, (double[]){ 0, 0, 0 });
+      weft_call(f, 1, &arg, 2, got);
+      int64_t is = -1;
+      EXPECT_INT(weft_read(got[1], WEFT_I64, &is, sizeof is), WEFT_OK);
+      EXPECT_INT(is, 3 + k);
+      EXPECT_INT(weft_eval(1, got), WEFT_OK);
+      EXPECT_INT(weft_dim(got[0], 0), 3 + k);
+      weft_scope_discard(outer);
+    }
+}
+
 TEST(what_tells_an_integer_can_be_asked) {
   int64_t k = 0;
   weft_scope *s = weft_scope_open();
