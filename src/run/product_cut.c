@@ -104,11 +104,18 @@ static void cut_both(struct product *p) {
   }
 }
 
+/* Each cell packs its own part of a right operand that is larger than the left one: cells of the same columns would pack it over
+ * and over, those of the same rows the smaller one. */
+static bool is_cut_by_columns(const struct product *p) {
+  return p->packs.b && !p->packs.shares_b && p->n > p->m && p->c->y.store >= 0 && !p->c->has_whole_rows;
+}
+
 /* More cells than those that fit the caches, so that all threads have some. Those that copy a, and those that a kernel goes on
  * with, have all columns they can. */
 static void cut_for_threads(struct product *p) {
   int64_t wanted = (int64_t)p->threads * (p->threads == 1 || product_is_flat(p) ? 1 : CELLS_A_THREAD);
   if (p->unit->deep && p->threads > 1) wanted = 0, cut_both(p);
+  if (is_cut_by_columns(p)) cut_columns(p, wanted);
   if (p->packs.a || p->c->y.store < 0) cut_rows(p, wanted);
   if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */
   if (!p->packs.a && !p->c->has_whole_rows) cut_columns(p, wanted);
