@@ -59,6 +59,9 @@ ulp: build  ## how far mathematical functions are from the truth; writes docs/ac
 special: build  ## likewise of special functions, against mpmath, which PYTHON must have; writes docs/special.md
 	@WEFT_ULP=$(B)/test/ulp $(or $(PYTHON),python3) test/special.py -o docs/special.md
 
+distributions: build ## a million draws of every function of weft.random against SciPy, which PYTHON must have
+	@PYTHONPATH=$(B)/python $(or $(PYTHON),python3) test/distributions.py
+
 bench: build ## how fast it is: alone, against kernels by hand, and against its peers (installed in a cache folder)
 	@tools/bench $(B)
 
@@ -119,4 +122,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-test gpu-digest gpu-programs gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special distributions bench coverage arm gpu gpu-test gpu-digest gpu-programs gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

@@ -133,7 +133,8 @@ SCOPED(what_is_no_bin_is_an_error_that_says_which_element) {
   y = weft_histogram(f64s(1, (double[]){ 1 }), weft_histogram_edges(f64s(2, (double[]){ 1, NAN }), 2, NULL, NULL), NULL, 0);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
   y = weft_digitize(f64s(1, (double[]){ 1 }), f64s(3, (double[]){ 0, 2, 1 }), 0);
-  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ASSERT);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_digitize: the bins neither ascend nor descend");
   EXPECT_INT(weft_check(weft_bincount(f64s(1, (double[]){ 1 }), NULL, 1, 0)), WEFT_ERR_DTYPE);
   EXPECT_INT(weft_check(weft_bincount(a, NULL, -1, 0)), WEFT_ERR_ARG);
   EXPECT_INT(weft_check(weft_bincount(a, weft_full(WEFT_F32, WEFT_DIMS(2), 1), 20, 0)), WEFT_ERR_SHAPE);
@@ -236,5 +237,7 @@ SCOPED(digits_are_places_among_bins_that_ascend_or_descend) {
   expect_counts(weft_digitize(a, u, 1), 7, (int64_t[]){ 0, 0, 1, 1, 2, 3, 3 }, "up, right");
   expect_counts(weft_digitize(a, d, 0), 7, (int64_t[]){ 3, 2, 2, 1, 0, 0, 0 }, "down");
   expect_counts(weft_digitize(a, d, 1), 7, (int64_t[]){ 3, 3, 2, 2, 1, 0, 0 }, "down, right");
+  expect_counts(weft_digitize(a, f64s(3, (double[]){ up[0], up[1], NAN }), 0), 7, (int64_t[]){ 0, 1, 1, 2, 2, 2, 3 }, "up to nan");
+  expect_counts(weft_digitize(a, f64s(3, (double[]){ NAN, up[1], up[0] }), 0), 7, (int64_t[]){ 3, 2, 2, 1, 1, 1, 0 }, "down from nan");
   expect_counts(weft_digitize(a, f64s(0, up), 0), 7, (int64_t[]){ 0, 0, 0, 0, 0, 0, 0 }, "none");
 }

@@ -589,6 +589,7 @@ TEST(arrays_read_across_have_the_same_bits_by_tiles) {
     "kernel one { size A, R, C in x:f32[A,C,R], y:u32[C,R] out o:f32[A,R,C] par a in A { par r in R {\n"
     "  lane c in C { store o[a,r,c] = add(load x[a,c,r], cast.f32(load y[c,r])) } } } }\n";
   static const int64_t sizes[][2] = { { 16, 256 }, { 15, 300 }, { 17, 16 }, { 33, 15 }, { 64, 513 }, { 40, 263 },
+                                      { 2, 30 },   { 3, 40 },   { 5, 16 },   { 7, 49 },  { 9, 512 },  { 12, 33 },
                                       { 8, 8 },    { 100, 0 },  { 0, 100 }, { 31, 17 }, { 16, 1 },   { 1, 1000 } };
   if (!has_machine()) return;
   struct kir_kernel *k[2];

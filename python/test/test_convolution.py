@@ -80,6 +80,63 @@ def test_derivatives_of_a_convolution(shape, kernel, how, rng):
     np.testing.assert_allclose((np.asarray(vx) * dx).sum() + (np.asarray(vw) * dw).sum(), (v * np.asarray(dy)).sum(), rtol=1e-10, atol=1e-10)
 
 
+def crossed(seed):
+    """Sizes and options of one to three axes, drawn."""
+    r = np.random.default_rng(seed)
+    n, groups = int(r.integers(1, 4)), int(r.choice([1, 1, 2, 3]))
+    kernel = [int(k) for k in r.integers(1, 4, n)]
+    how = dict(stride=[int(k) for k in r.integers(1, 4, n)], dilation=[int(k) for k in r.integers(1, 3, n)], groups=groups, flip=bool(r.integers(2)),
+               spread=[int(k) for k in r.choice([1, 1, 2, 3], n)], padding=[(int(a), int(b)) for a, b in r.integers(0, 3, (n, 2))])
+    shape = [int(d * (k - 1) + r.integers(1, 5 if n == 3 else 10)) for d, k in zip(how["dilation"], kernel)]
+    of_group, out = int(r.choice([1, 2, 5, 24])), int(r.integers(1, 5))
+    return r, (int(r.integers(1, 4)), *shape, groups * of_group), (groups * out, *kernel, of_group), how
+
+
+def channels_first(x):
+    return weft.moveaxis(weft.array(np.ascontiguousarray(np.moveaxis(x, -1, 1))), 1, -1)
+
+
+def same_bits(a, b):
+    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_options_crossed_are_the_plain_sums_and_the_same_bits_however_they_are_computed(seed):
+    r, shape, kernel, how = crossed(seed)
+    x, w = (r.standard_normal(s).astype("float32") for s in (shape, kernel))
+    want, f = plain(x.astype("float64"), w.astype("float64"), **how), lambda a, b: weft.conv(a, b, **how)
+    y = f(weft.array(x), weft.array(w))
+    np.testing.assert_allclose(np.asarray(y), want, rtol=2e-5, atol=2e-5)
+    same_bits(weft.compile(f)(weft.array(x), weft.array(w)), y)
+    same_bits(f(channels_first(x), channels_first(w)), y)
+    same_bits(weft.vmap(lambda a: f(a, weft.array(w)))(weft.array(np.stack([x, -x])))[1], -y)
+    half = f(weft.array(x).astype("bfloat16"), weft.array(w).astype("bfloat16"))
+    exact = [np.asarray(weft.array(a).astype("bfloat16").astype("float64")) for a in (x, w)]
+    np.testing.assert_allclose(np.asarray(half.astype("float64")), plain(*exact, **how), rtol=2 ** -8, atol=2e-3)
+    v, dx, dw = r.standard_normal(want.shape), r.standard_normal(shape), r.standard_normal(kernel)
+    wide = [weft.array(x.astype("float64")), weft.array(w.astype("float64"))]
+    _, (vx, vw) = weft.vjp(f, wide, [weft.array(v)])
+    np.testing.assert_allclose((np.asarray(vx) * dx).sum(), (v * plain(dx, w.astype("float64"), **how)).sum(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose((np.asarray(vw) * dw).sum(), (v * plain(x.astype("float64"), dw, **how)).sum(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch,side,channels,out", [(1, 7, 512, 96), (2, 5, 512, 20), (1, 7, 300, 24), (3, 4, 96, 20)])
+def test_many_channels_of_few_places_have_the_same_bits_on_any_threads(batch, side, channels, out, rng):
+    x, w = rng.standard_normal((batch, side, side, channels)).astype("float32"), rng.standard_normal((out, 3, 3, channels)).astype("float32")
+    want, seen = plain(x.astype("float64"), w.astype("float64"), padding=1), []
+    before = weft.set_threads(1)
+    try:
+        for n in (1, 2, 3, 16):
+            weft.set_threads(n)
+            seen += [weft.conv(weft.array(x), weft.array(w), padding=1), weft.conv(channels_first(x), channels_first(w), padding=1)]
+            weft.eval(*seen)
+    finally:
+        weft.set_threads(before)
+    np.testing.assert_allclose(np.asarray(seen[0]), want, rtol=1e-3, atol=1e-3)
+    for y in seen[1:]:
+        same_bits(y, seen[0])
+
+
 def test_a_nan_stays_in_the_windows_that_read_it():
     x = np.ones((1, 6, 1))
     x[0, 2] = np.nan

@@ -1,4 +1,4 @@
-/* assert.c -- checks of the user's with a message of the user's, in whatever is computed.
+/* assert.c -- checks with a message, in whatever is computed: the user's, with the user's words, and those of composed functions.
  *
  * A check is a take of the only element of [true], at place 0 if the condition holds and at place 1, which is not there, if it does
  * not. So it fails where indices out of range fail: in kernels, loops and on devices, in rows that are active alone, and in
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "op/index.h"
 
-struct told { _Atomic int refs; char text[]; };
+struct told { _Atomic int refs; weft_status status; char text[]; };
 
 static struct told *told_of(const void *attr) { return ((const struct assert_attr *)attr)->told; }
 
@@ -21,6 +21,7 @@ static void hold(const void *attr) { atomic_fetch_add_explicit(&told_of(attr)->r
 static void drop(const void *attr) { told_release(told_of(attr)); }
 
 const char *assert_text(const struct node *n) { return told_of(n->attr)->text; }
+weft_status assert_status(const struct node *n) { return told_of(n->attr)->status; }
 
 /* ---- the node ---- */
 
@@ -64,11 +65,17 @@ static weft_array *checked(weft_array *p, struct told *told) {
   return out;
 }
 
-static struct told *told_new(const char *message) {
+static struct told *told_new(weft_status status, const char *message) {
   size_t n = strlen(message);
   struct told *t = mem_alloc(sizeof *t + n + 1);
-  if (t) atomic_init(&t->refs, 1), memcpy(t->text, message, n + 1);
+  if (t) atomic_init(&t->refs, 1), t->status = status, memcpy(t->text, message, n + 1);
   return t;
+}
+
+weft_array *array_assert(weft_array *x, weft_array *p, weft_status status, const char *message) {
+  struct told *told = told_new(status, message);
+  if (!told) return array_of(NULL);
+  return weft_where(checked(weft_all(p, WEFT_ALL), told), x, zeros_like(x));
 }
 
 weft_array *weft_assert(weft_array *x, weft_array *p, const char *message) {
@@ -77,7 +84,5 @@ weft_array *weft_assert(weft_array *x, weft_array *p, const char *message) {
   if (!message) return array_bad(WEFT_ERR_ARG, "weft_assert: the message is NULL");
   if (weft_dtype_of(p) != WEFT_BOOL) return array_bad(WEFT_ERR_DTYPE, "weft_assert: the condition is %s, not bool",
                                                       weft_dtype_name(weft_dtype_of(p)));
-  struct told *told = told_new(message);
-  if (!told) return array_of(NULL);
-  return weft_where(checked(weft_all(p, WEFT_ALL), told), x, zeros_like(x));
+  return array_assert(x, p, WEFT_ERR_ASSERT, message);
 }

@@ -28,6 +28,9 @@ static inline bool has_axis(const char *fn, weft_array *x, int *axis, weft_array
   return !why;
 }
 
+/* x comes before y: nan is the largest. -0 and 0 are equal, and stand next to each other in what weft_sort has put in order. */
+weft_array *array_before(weft_array *x, weft_array *y); /* search.c */
+
 /* What the inside computes in: f32 at least. */
 static inline weft_array *raised(weft_array *x) {
   weft_dtype d = dtype_float(weft_dtype_of(x));

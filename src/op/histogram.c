@@ -4,6 +4,7 @@
 #include "op/bins.h"
 #include "op/composed.h"
 #include "op/extent.h"
+#include "op/index.h"
 
 static weft_array *flat(weft_array *x) { return weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }); }
 
@@ -207,9 +208,9 @@ static weft_array *digitize(weft_array *x, weft_array *bins, int is_right) {
   if (!is_ordered(fn, x, &bad) || !is_ordered(fn, bins, &bad)) return bad;
   if (weft_rank(bins) != 1) return array_bad(WEFT_ERR_SHAPE, "%s: the bins are %s, not a vector", fn, shape_show(bins->node, &s));
   weft_array *first = weft_slice(bins, 0, 0, 1, 1), *last = weft_slice(bins, 0, -1, WEFT_END, 1);
-  weft_array *is_down = weft_any(weft_gt(first, last), WEFT_ALL), *row = weft_where(is_down, weft_flip(bins, 0), bins);
-  weft_array *steps = weft_le(weft_slice(row, 0, 0, -1, 1), weft_slice(row, 0, 1, WEFT_END, 1));
-  row = weft_assert(row, weft_all(steps, WEFT_ALL), "weft_digitize: the bins neither ascend nor descend");
+  weft_array *is_down = weft_any(array_before(last, first), WEFT_ALL), *row = weft_where(is_down, weft_flip(bins, 0), bins);
+  weft_array *falls = array_before(weft_slice(row, 0, 1, WEFT_END, 1), weft_slice(row, 0, 0, -1, 1));
+  row = array_assert(row, weft_not(falls), WEFT_ERR_ARG, "weft_digitize: the bins neither ascend nor descend");
   weft_array *below = weft_searchsorted(row, x, !is_right);
   return weft_where(is_down, weft_sub(weft_size(bins, 0), below), below);
 }

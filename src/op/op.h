@@ -114,7 +114,8 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_depthwise,
     op_cholesky, op_cholesky_solve, op_triangle, op_lu, op_solve, op_inverse, op_determinant, op_adjugate, op_cofactors, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
-const char *assert_text(const struct node *); /* of an op_assert: what it says where it fails */
+const char *assert_text(const struct node *); /* of an op_assert: what it says where it fails, .. */
+weft_status assert_status(const struct node *); /* .. and with which status */
 extern const struct op op_bits;        /* the same 32 or 64 bits, of another dtype: pattern.c */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */

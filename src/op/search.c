@@ -3,10 +3,9 @@
  *
  * Invariant: all elements before lo come before the value, none from hi on does. A step halves what is between; once lo = hi it
  * changes nothing, so that every value may take as many steps as the worst. */
-#include "op/operand.h"
+#include "op/composed.h"
 
-/* x comes before y: nan is the largest. -0 and 0 are equal, and stand next to each other in what weft_sort has put in order. */
-static weft_array *before(weft_array *x, weft_array *y) {
+weft_array *array_before(weft_array *x, weft_array *y) {
   return weft_or(weft_lt(x, y), weft_and(weft_isnan(y), weft_not(weft_isnan(x))));
 }
 
@@ -40,7 +39,7 @@ static weft_array *searchsorted(weft_array *a, weft_array *v, int is_right) {
   weft_array *lo = weft_loop_carry(l, none), *hi = weft_loop_carry(l, weft_add(none, size));
   weft_array *middle = weft_shr(weft_add(lo, hi), weft_integer(1));
   weft_array *at = has_some ? weft_minimum(middle, weft_sub(size, weft_integer(1))) : middle, *x = weft_take(row, 1, &at);
-  weft_array *is_above = weft_and(weft_lt(lo, hi), is_right ? weft_not(before(v, x)) : before(x, v));
+  weft_array *is_above = weft_and(weft_lt(lo, hi), is_right ? weft_not(array_before(v, x)) : array_before(x, v));
   weft_loop_next(l, lo, weft_where(is_above, weft_add(middle, weft_integer(1)), lo));
   weft_loop_next(l, hi, weft_where(is_above, hi, middle));
   weft_array *y = weft_loop_last(l, lo);

@@ -71,7 +71,7 @@ static void inner(struct key *k, const struct node *n) {
     key_add(k, &slot, sizeof slot);
   }
   if (n->op->kind == OP_LOOP) loop_body(k, ((const struct loop_attr *)n->attr)->loop);
-  else if (n->op == &op_assert) key_add(k, assert_text(n), strlen(assert_text(n)) + 1);
+  else if (n->op == &op_assert) key_int(k, assert_status(n)), key_add(k, assert_text(n), strlen(assert_text(n)) + 1);
   else key_add(k, n->attr, n->attr_bytes);
   if (facts_of(n)->may_be_blamed) key_add(k, &n->origin, sizeof n->origin);
 }

@@ -443,6 +443,7 @@ static int emit_take(struct emit *e, struct part *p) {
   int where = axis_value(e, first);
   for (int j = 0; j < a->n_index; j++) {
     struct site site = { take_typed(n), n->origin, a->index_size[j], .is_told = n->op == &op_assert };
+    if (site.is_told) site.status = assert_status(n);
     int i = draft_index(&e->d, in_value(e, p, j + 1), a->index_val[j], where, site);
     at[j] = lin(e, i);
   }

@@ -492,7 +492,9 @@ static void check_indices(struct small *s, const struct node *n, const struct in
   kir_if(b, is_out);
   int before = kir_op2(b, KIR_MUL, s->t, kir_lit_int(s->d.k, WEFT_I64, g->named));
   where = kir_op2(b, KIR_ADD, before, where);
-  draft_check(&s->d, all, where, (struct site){ g->typed, n->origin, n->in[0]->dims[j], g->named, n->op == &op_assert });
+  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->named, n->op == &op_assert };
+  if (site.is_told) site.status = assert_status(n);
+  draft_check(&s->d, all, where, site);
   kir_end(b);
   s->is_out = s->is_out < 0 ? is_out : kir_op2(b, KIR_OR, s->is_out, is_out);
 }

@@ -25,7 +25,7 @@ struct site {                    /* of a check: */
   const char *text;              /* what failed, .. */
   uint64_t origin;               /* .. whose, .. */
   int64_t bound, a_step;         /* .. the size; in a loop of the kernel's: so many indices a step, counted through. 0: in none */
-  bool is_told;                  /* the text is all there is to say, with that status; WEFT_OK: the user's own check */
+  bool is_told;                  /* the text is all there is to say, with that status */
   weft_status status;
 };
 
