@@ -3,8 +3,8 @@
 
     PYTHONPATH=build/release/python test/distributions.py [name ..]
 
-Wants SciPy. Continuous draws, of f32 and f64, by Kolmogorov and Smirnov's test; whole numbers and orders by chi-square, cells of fewer
-than 20 expected joined. Prints the chance of each, and fails below 10^-4, and if a function of weft.random has no row here."""
+Wants SciPy. Continuous draws, of f32 and f64, by Kolmogorov and Smirnov's test; whole numbers and orders by chi-square, cells of
+fewer than 20 expected joined. Prints the chance of each, and fails below 10^-4, and if a function of weft.random has no row here."""
 import itertools
 import sys
 import zlib
@@ -25,8 +25,9 @@ def continuous(distribution, *arguments):
     """Draws by name and arguments; what they are to follow."""
     def chances(name):
         for dtype in ("float32", "float64"):
-            x = np.asarray(getattr(R, name)(key_of(f"{name} {arguments} {dtype}"), *arguments, shape=N, dtype=getattr(weft, dtype)), np.float64)
-            yield f"{arguments or ''} {dtype}", stats.kstest(x, distribution.cdf, method="asymp").pvalue
+            key = key_of(f"{name} {arguments} {dtype}")
+            x = getattr(R, name)(key, *arguments, shape=N, dtype=getattr(weft, dtype))
+            yield f"{arguments or ''} {dtype}", stats.kstest(np.asarray(x, np.float64), distribution.cdf, method="asymp").pvalue
     return chances
 
 

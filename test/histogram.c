@@ -238,6 +238,7 @@ SCOPED(digits_are_places_among_bins_that_ascend_or_descend) {
   expect_counts(weft_digitize(a, d, 0), 7, (int64_t[]){ 3, 2, 2, 1, 0, 0, 0 }, "down");
   expect_counts(weft_digitize(a, d, 1), 7, (int64_t[]){ 3, 3, 2, 2, 1, 0, 0 }, "down, right");
   expect_counts(weft_digitize(a, f64s(3, (double[]){ up[0], up[1], NAN }), 0), 7, (int64_t[]){ 0, 1, 1, 2, 2, 2, 3 }, "up to nan");
-  expect_counts(weft_digitize(a, f64s(3, (double[]){ NAN, up[1], up[0] }), 0), 7, (int64_t[]){ 3, 2, 2, 1, 1, 1, 0 }, "down from nan");
+  weft_array *fall = f64s(3, (double[]){ NAN, up[1], up[0] });
+  expect_counts(weft_digitize(a, fall, 0), 7, (int64_t[]){ 3, 2, 2, 1, 1, 1, 0 }, "down from nan");
   expect_counts(weft_digitize(a, f64s(0, up), 0), 7, (int64_t[]){ 0, 0, 0, 0, 0, 0, 0 }, "none");
 }

@@ -12,8 +12,8 @@ weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by);
 /* x with v, of dims I + rest of x, combined at the indices, which have the shape I. */
 weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how);
 
-weft_array *array_assert(weft_array *x, weft_array *p, weft_status, const char *message); /* x, if all of p is true; else what needs it
-                                                                    fails so */
+/* x, if all of p is true; else whatever needs it fails so. */
+weft_array *array_assert(weft_array *x, weft_array *p, weft_status, const char *message);
 weft_array *array_spread(weft_array *x, dim rows); /* the same in every row */
 /* Operands from `first` on as indices: mapped ones are 0, a legal index, in rows that are not active (r->active), where nobody
  * uses what is read or written. On an empty axis none is legal; but whenever the node is computed some row is active, and
