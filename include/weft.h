@@ -393,8 +393,8 @@ weft_array *weft_histogram_edges(weft_array *x, int64_t n, weft_array *low, weft
 weft_array *weft_histogramdd(int n, weft_array *const x[], weft_array *const edges[], weft_array *weights, int is_density);
                                                        /* of points with these coordinates: [n_0,n_1,..] */
 weft_array *weft_digitize(weft_array *x, weft_array *bins, int is_right);  /* i with bins_(i-1) <= x < bins_i, or is_right:
-                                                       bins_(i-1) < x <= bins_i; bins [n] ascend or descend (nan is the largest), else
-                                                       WEFT_ERR_ARG */
+                                                       bins_(i-1) < x <= bins_i; bins [n] ascend or descend, nan
+                                                       the largest, else WEFT_ERR_ARG */
 
 /* Quantiles. q is a number or [m], in [0, 1] (a number elsewhere is an error, an element nan); the axis becomes that long, and
  * WEFT_ALL gives the shape of q. The methods are NumPy's; LOWER, HIGHER, NEAREST, INVERTED_CDF and CLOSEST_OBSERVATION give an

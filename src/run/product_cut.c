@@ -105,8 +105,8 @@ static void cut_both(struct product *p) {
 }
 
 /* Each cell packs its own part of a right operand that is larger than the left one: cells of the same columns would pack it over
- * and over, those of the same rows the smaller one. Of 49 x 4608 x 512 in blocks, 16 threads packed for 1.6 ms of processors, and do
- * for 0.95 so. */
+ * and over, those of the same rows the smaller one. Of 49 x 4608 x 512 in blocks, 16 threads packed for 1.6 ms of processors, and
+ * do for 0.95 so. */
 static bool is_cut_by_columns(const struct product *p) {
   return p->packs.b && !p->packs.shares_b && p->n > p->m && p->c->y.store >= 0 && !p->c->has_whole_rows;
 }
