@@ -59,12 +59,22 @@ static weft_array *call_key(const struct name *row, PyObject *const arg[]) {
   return PyErr_Occurred() ? NULL : weft_random_key(seed);
 }
 
+/* A key that was split from another is computed before it is split itself: `key, noise = split(key)` in a loop, of which only what
+ * is drawn is ever asked for, would make the key of a thousand steps a chain of a thousand splits. Names stay as they are. */
+static int link_ends(weft_array *key) {
+  if (body_name() || weft_state_of(key, NULL) != WEFT_LAZY) return 0;
+  weft_own(key);
+  int failed = evaluate(1, &key);
+  weft_disown(key);
+  return failed && raised_no_value() ? (PyErr_Clear(), 0) : failed;
+}
+
 /* (key, n) */
 static weft_array *call_split(const struct name *row, PyObject *const arg[]) {
   int64_t n;
   weft_array *key = convert_operand(arg[0]);
   (void)row;
-  return key && !convert_integer(arg[1], &n) ? weft_random_split(key, n) : NULL;
+  return key && !link_ends(key) && !convert_integer(arg[1], &n) ? weft_random_split(key, n) : NULL;
 }
 
 /* (key, shape, dtype, like) */

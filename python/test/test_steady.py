@@ -201,3 +201,42 @@ def test_a_result_that_nobody_holds_is_not_computed():
     weft.eval(first)
     assert len(runs) == 1
     assert second.tolist() == [1, 1, 1] and len(runs) == 1
+
+
+def rows(state):
+    state, seen = weft.stack([weft.sin(state) + 1, weft.cos(state)])
+    return state, seen
+
+
+def halves(state):
+    both = weft.sin(weft.concatenate([state, state * 0.5]))
+    return both[:2], both[2:]
+
+
+def keys(key):
+    key, noise = weft.random.split(key)
+    return key, weft.random.normal(noise, shape=(2,))
+
+
+def mlx_keys(key):
+    key, noise = mx.random.split(key)
+    return key, mx.random.normal((2,), key=noise)
+
+
+@pytest.mark.parametrize("step, first", [(rows, weft.ones((2,))), (halves, weft.ones((2,))), (keys, weft.random.key(1)),
+                                         (mlx_keys, mx.random.key(1))])
+def test_a_state_that_is_part_of_what_is_evaluated_ends_its_own_history(step, first):
+    """A key, or a state beside what is read of it: nobody asks for it, it is a view of what nobody holds, and its expression was as
+    long as there had been steps. Values are those of the states evaluated at each step."""
+    state, other, total, want = first, first, weft.zeros((2,)), weft.zeros((2,))
+    longest = 0
+    for _ in range(150):
+        state, seen = step(state)
+        total = total + seen
+        weft.eval(total)
+        other, seen = step(other)
+        want = want + seen
+        weft.eval(other, want)
+        longest = max(longest, weft.show(state).count("\n"))
+    assert total.tolist() == want.tolist()
+    assert longest < 600

@@ -146,8 +146,8 @@ static bool is_worth_it(struct holding *s, int i) {
   if (facts_of(n)->is_heavy) return true;
   if (!(s->reach[i] & REACHED)) return false;
   if (n->was_needed) return true;
-  bool is_cheap = is_owned(n) && is_small(n), is_full = s->reach[i] & FULL;
-  return is_full && is_cheap ? true : (is_full || is_cheap) && is_far(s, i);
+  bool is_cheap = is_small(n), is_full = s->reach[i] & FULL;
+  return is_full && is_cheap && is_owned(n) ? true : (is_full || is_cheap) && is_far(s, i); /* an owner may hold a view of it */
 }
 
 /* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */
