@@ -703,3 +703,42 @@ TEST(a_gradient_of_checkpoints_in_checkpoints_of_a_loop_that_has_run_is_that_wit
       weft_scope_discard(scope);
     }
 }
+
+/* Zeros with a part that was set, evaluated, and without a memory of how it was made. */
+static weft_array *evaluated_part(int at) {
+  weft_scope *s = weft_scope_open();
+  weft_array *zeros = weft_full(WEFT_F32, WEFT_DIMS(8), 0);
+  weft_array *v = weft_add(weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 1, 2 }), weft_scalar(at));
+  weft_array *y = weft_own(weft_put(zeros, weft_slice(zeros, 0, at, at + 2, 1), v, WEFT_SET));
+  weft_scope_discard(s);
+  EXPECT_OK(weft_eval(1, &y));
+  return y;
+}
+
+static weft_array *evaluated_zeros(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_own(weft_reshape(weft_broadcast(weft_scalar(0), WEFT_DIMS(2, 4)), WEFT_DIMS(8)));
+  weft_scope_discard(s);
+  EXPECT_OK(weft_eval(1, &y));
+  return y;
+}
+
+TEST(cotangents_that_have_forgotten_what_they_are_made_of_are_added_by_their_values) {
+  static const float want[3][8] = { { 2, 4, 0, 0, 10, 12, 0, 0 }, { 0, 0, 0, 0, 10, 12, 0, 0 }, { 2, 4, 0, 0, 0, 0, 0, 0 } };
+  weft_array *first = evaluated_part(0), *second = evaluated_part(4), *zeros = evaluated_zeros();
+  weft_array *const seed[3][2] = { { first, second }, { zeros, second }, { first, zeros } };
+  weft_scope *s = weft_scope_open();
+  for (int k = 0; k < 64; k++) { /* in the memory of what is gone */
+    weft_array *other = weft_add(weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 77, 78 }), weft_scalar(k));
+    EXPECT_OK(weft_eval(1, &other));
+  }
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(8), 3), *y = weft_mul(x, weft_scalar(2)), *dx;
+  for (int k = 0; k < 3; k++) {
+    float got[8] = { 0 };
+    weft_vjp(2, (weft_array *[]){ y, y }, seed[k], 1, &x, &dx);
+    EXPECT_OK(weft_read(dx, WEFT_F32, got, sizeof got));
+    for (int i = 0; i < 8; i++) if (got[i] != want[k][i]) test_fail(__FILE__, __LINE__, "%d: element %d is %g", k, i, (double)got[i]);
+  }
+  weft_scope_discard(s);
+  weft_disown(first), weft_disown(second), weft_disown(zeros);
+}

@@ -109,22 +109,29 @@ static bool has_size(const struct node *n, dim size) {
   return has;
 }
 
+/* A cotangent may be an array of the user, or of a rule of his: what it is made of is looked at under the lock, and is not there if
+ * it has been evaluated. */
+
 /* A number in every place reads no array that could tell its sizes, and what is taken to have the sizes of another reads one that
  * tells its own. */
 static bool is_untold(const struct node *d) {
   bool is_untold = d->op == &op_broadcast && !node_is_known(d);
-  for (int k = 0; d->op == &op_reshape && k < d->rank; k++) is_untold |= !has_size(d->in[0], d->dims[k]);
+  if (d->op != &op_reshape) return is_untold;
+  graph_lock();
+  for (int k = 0; d->n_in && k < d->rank; k++) is_untold |= !has_size(d->in[0], d->dims[k]);
+  graph_unlock();
   return is_untold;
 }
 
 static bool is_zero(const struct node *n) {
-  while (n->op == &op_broadcast || n->op == &op_reshape || n->op == &op_cast) n = n->in[0];
+  while (n->n_in && (n->op == &op_broadcast || n->op == &op_reshape || n->op == &op_cast)) n = n->in[0];
   return n->op == &op_scalar && !((const struct scalar_attr *)n->attr)->bits;
 }
 
 /* Zeros but for a part that was set: what the derivative of a slice gives. */
 static bool is_part(const struct node *n) {
-  return n->op == &op_put && ((const struct put_attr *)n->attr)->how == WEFT_SET && node_is_known(n) && node_is_known(n->in[1]);
+  bool is_set = n->op == &op_put && n->n_in && ((const struct put_attr *)n->attr)->how == WEFT_SET;
+  return is_set && node_is_known(n) && node_is_known(n->in[1]);
 }
 
 /* Along some axis one ends before the other begins. */
@@ -139,15 +146,27 @@ static bool are_apart(const struct node *a, const struct node *b) {
   return false;
 }
 
-/* sum + d, of which each is 0 where the other is not, is sum with the part of d set too: no zeros are added. NULL: they are not
- * so. */
-static weft_array *with_part(struct node *sum, const struct node *d) {
+/* The part of d, where sum and d are each 0 where the other is not; else NULL. Lock held. */
+static struct node *part_beside(const struct node *sum, const struct node *d) {
   const struct node *s = sum;
   if (!is_part(d) || !is_zero(d->in[0]) || sum->dtype != d->dtype || !shape_equal(sum, d)) return NULL;
   for (; is_part(s); s = s->in[0]) if (!are_apart(s, d)) return NULL;
-  if (s == sum || !is_zero(s)) return NULL;
-  return array_of(node_make(&op_put, (weft_dtype)d->dtype, d->rank, d->dims, 2, (struct node *[]){ sum, d->in[1] }, d->attr,
-      d->attr_bytes));
+  return s == sum || !is_zero(s) ? NULL : d->in[1];
+}
+
+/* sum + d, of which each is 0 where the other is not, is sum with the part of d set too: no zeros are added. NULL: they are not
+ * so. */
+static weft_array *with_part(struct node *sum, const struct node *d) {
+  if (d->op != &op_put) return NULL;
+  graph_lock();
+  struct node *part = part_beside(sum, d);
+  if (part) node_retain(part);
+  graph_unlock();
+  if (!part) return NULL;
+  struct node *both = node_make(&op_put, (weft_dtype)d->dtype, d->rank, d->dims, 2, (struct node *[]){ sum, part }, d->attr,
+                                d->attr_bytes);
+  node_release(part);
+  return array_of(both);
 }
 
 bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **failure) {
