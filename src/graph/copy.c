@@ -149,7 +149,7 @@ static bool remake(struct copy *c, int i, const dim dims[], struct node *const i
 static bool forgets_length(const struct node *n, struct node *const in[], const dim dims[]) {
   dim now[WEFT_RANK_MAX];
   int rank = 0;
-  bool is_of_loop = n->op == &op_item && n->rank && n->n_in && in[0]->op == &op_loop;
+  bool is_of_loop = n->op == &op_item && n->rank && in[0]->op == &op_loop;
   if (is_of_loop) in[0]->op->many->type(in[0], ((const struct item_attr *)n->attr)->k, &rank, now);
   for (int k = 0; k < rank; k++) if (dim_is_known(dims[k]) && !dim_is_known(dim_resolve(now[k]))) return true;
   return false;

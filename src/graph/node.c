@@ -38,7 +38,7 @@ static void fill(struct node *n, const struct op *op, weft_dtype dtype, int rank
   n->op = op;
   n->dtype = (uint8_t)dtype;
   n->rank = (uint8_t)rank;
-  n->n_in = n_in;
+  n->n_in = n->n_made = n_in;
   n->attr_bytes = (uint32_t)attr_bytes;
   n->attr = (char *)n + aligned(sizeof *n);
   n->dims = (dim *)((char *)n->attr + aligned(attr_bytes));
@@ -187,7 +187,6 @@ static struct node *forgetting;
 void node_drop_history(struct node *n) {
   if (!n->n_in) return;
   if (item_has_siblings(n)) item_leave(n);
-  n->n_forgotten = n->n_in;
   n->n_in = 0;
   n->history_dropped = true;
   node_set_told(n, false); /* nothing leads to other values any more */
@@ -197,15 +196,12 @@ void node_drop_history(struct node *n) {
 
 void node_hide_history(struct node *n) {
   if (!n->n_in) return;
-  n->n_forgotten = n->n_in;
   n->n_in = 0;
   n->history_dropped = true;
 }
 
 void node_show_history(struct node *n) {
-  if (!n->n_forgotten) return;
-  n->n_in = n->n_forgotten;
-  n->n_forgotten = 0;
+  n->n_in = n->n_made;
   n->history_dropped = false;
 }
 
@@ -248,9 +244,7 @@ void nodes_forget_deferred(void) {
 static void forget(struct node *n) {
   for (struct node *next; n; n = next) {
     next = n->next;
-    int n_in = n->n_forgotten;
-    n->n_forgotten = 0;
-    for (int i = 0; i < n_in; i++) node_release(n->in[i]);
+    for (int i = 0; i < n->n_made; i++) node_release(n->in[i]);
     node_release(n);
   }
 }

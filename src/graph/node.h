@@ -57,7 +57,8 @@ struct node {
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
-  int n_forgotten;         /* inputs dropped under the graph lock, released when it is unlocked */
+  int n_made;              /* inputs it was made with, whether it has them still or not: n_in is read under the lock, or of what
+                              nobody else can evaluate */
   dim *dims;               /* these three point behind the struct, as the next does */
   struct node **in;
   void *attr;

@@ -129,7 +129,7 @@ PARTIAL(cast) {
 static struct failure *not_alike(const struct node *n, const char *fn, struct node *const in[]) {
   struct shape_text a, b;
   int k = 1;
-  while (k < n->n_in - 1 && shape_equal(in[0], in[k])) k++;
+  while (k < n->n_made - 1 && shape_equal(in[0], in[k])) k++;
   return fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[0], &a), shape_show(in[k], &b));
 }
 
@@ -139,11 +139,11 @@ struct node *element_again(const struct node *n, struct node *const in[], struct
   dim dims[WEFT_RANK_MAX];
   struct node *same[ELEMENT_MOST], *y = NULL;
   strncat(fn, n->op->name, sizeof fn - strlen(fn) - 1);
-  if (!dims_meet(fn, n->n_in, in, -1, dims)) return *why = not_alike(n, fn, in), NULL;
+  if (!dims_meet(fn, n->n_made, in, -1, dims)) return *why = not_alike(n, fn, in), NULL;
   bool ok = true;
-  for (int i = 0; i < n->n_in; i++) ok &= (same[i] = node_agree(node_retain(in[i]), -1, dims)) != NULL;
-  if (ok) y = node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, dims, n->n_in, same, n->attr, n->attr_bytes);
-  nodes_release(n->n_in, same);
+  for (int i = 0; i < n->n_made; i++) ok &= (same[i] = node_agree(node_retain(in[i]), -1, dims)) != NULL;
+  if (ok) y = node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, dims, n->n_made, same, n->attr, n->attr_bytes);
+  nodes_release(n->n_made, same);
   return y;
 }
 

@@ -29,7 +29,7 @@ static weft_array *depends_jvp(const struct rule *r, int k, weft_array *dx) {
 
 static struct node *pass_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
-  return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
+  return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_made, in, n->attr, n->attr_bytes);
 }
 
 const struct op op_alias = { .name = "alias", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp,
@@ -109,9 +109,12 @@ weft_array *array_said_by(weft_array *y, weft_array *n) {
 
 weft_array *array_waits_with(weft_array *y, weft_array *x) {
   struct node *n = array_good_node(x);
-  int m = n && n->op == &op_depends ? n->n_in - 1 : 0;
-  for (int k = 1; k <= m; k++) {
-    weft_array *on = array_of(node_retain(n->in[k]));
+  for (int k = 1; n && n->op == &op_depends && k < n->n_made; k++) {
+    graph_lock(); /* an evaluation may drop what it waits for */
+    struct node *other = n->n_in ? node_retain(n->in[k]) : NULL;
+    graph_unlock();
+    if (!other) break;
+    weft_array *on = array_of(other);
     y = weft_depends(y, 1, &on);
   }
   node_release(n);

@@ -83,7 +83,7 @@ static struct node *take_node(struct node *x, int n, struct node *const index[],
 
 static struct node *take_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
-  return take_node(in[0], n->n_in - 1, in + 1, (int)((const struct take_attr *)n->attr)->by);
+  return take_node(in[0], n->n_made - 1, in + 1, (int)((const struct take_attr *)n->attr)->by);
 }
 
 const struct op op_take = { .name = "take", .kind = OP_TAKE, .chooses = true, .vjp = take_vjp, .jvp = take_jvp, .batch = take_batch,

@@ -58,10 +58,10 @@ static struct node *concat_again(const struct node *n, struct node *const in[], 
   dim d[WEFT_RANK_MAX];
   int axis = ((const struct axis_attr *)n->attr)->axis;
   memcpy(d, in[0]->dims, in[0]->rank * sizeof *d);
-  for (int i = 1; i < n->n_in; i++) d[axis] = dim_add(d[axis], in[i]->dims[axis]);
+  for (int i = 1; i < n->n_made; i++) d[axis] = dim_add(d[axis], in[i]->dims[axis]);
   return d[axis] == DIM_BAD
              ? NULL
-             : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, n->n_in, in, n->attr, n->attr_bytes);
+             : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, n->n_made, in, n->attr, n->attr_bytes);
 }
 
 const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat_vjp, .push = concat_push,

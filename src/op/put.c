@@ -173,7 +173,7 @@ static weft_array *scatter_batch(const struct rule *r, const bool is_mapped[]) {
 
 static struct node *put_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
-  return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
+  return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, in[0]->dims, n->n_made, in, n->attr, n->attr_bytes);
 }
 
 static void put_hold(const void *attr) {
