@@ -93,10 +93,10 @@ static bool find_names(int n, struct node *const from[], struct node *const to[]
 bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                   struct node *out[], struct failure **failure) {
   struct dim_table t = { 0 };
+  uint64_t oldest = oldest_replaced(n_from, from, to);
   bool ok = find_names(n_from, from, to, &t);
   if (!ok) *failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
-  else
-    ok = specialise(COPY_SAME, oldest_replaced(n_from, from, to), n_from, from, to, t.n, t.symbol, t.value, n, target, out, failure);
+  else ok = specialise(COPY_SAME, oldest, n_from, from, to, t.n, t.symbol, t.value, n, target, out, failure);
   dim_table_free(&t);
   return ok;
 }
