@@ -16,6 +16,10 @@
 struct found { const struct node *node; int n; struct plain *out; };
 struct sizes { int n, room; dim *symbol; int64_t *value; };
 
+/* Loops and calls of a stage that are being computed, the innermost first. One that needs itself, for a size that is asked for
+ * inside it, has no value: it would be begun again for every loop around that might tell the size, and in each of these again. */
+struct under_way { const struct node *node; const struct under_way *next; };
+
 /* One body at one time: what its leaves stand for, what is known of it so far. Sizes that it tells are forgotten with it: in the
  * next step of a loop they are others. */
 struct stage {
@@ -30,6 +34,7 @@ struct stage {
   struct node *const *target; /* where loops are looked for that tell a size */
   int n_asked;
   const struct node *asked[8]; /* loops that are being run to tell one */
+  const struct under_way *under_way;
 };
 
 static char why[512];
@@ -807,12 +812,20 @@ static bool library(const struct node *n, const struct plain *const in[], struct
   return true;
 }
 
+static bool is_under_way(const struct stage *s, const struct node *n) {
+  for (const struct under_way *u = s->under_way; u; u = u->next) if (u->node == n) return true;
+  return false;
+}
+
 static const struct found *find(struct stage *s, const struct node *n) {
   if (s->room && slot(s, n)->node) return slot(s, n);
+  if (is_under_way(s, n)) return no("%s: it waits for a size of its own, which is not known", n->op->name), NULL;
   bool is_leaf = n->value || n->op->kind == OP_LEAF, ok = true;
   const struct plain **in = room_for((size_t)n->n_in, sizeof *in);
   struct found f = { .node = n };
   if (n->op == &op_loop && n->n_in) ok = bind_steps(s, n);
+  struct under_way here = { n, s->under_way };
+  if (n->op == &op_loop || n->op == &op_call) s->under_way = &here;
   bool is_told = n->op == &op_size && number_of(s, ((const struct size_attr *)n->attr)->size) >= 0;
   for (int k = 0; ok && !is_leaf && !is_told && k < n->n_in; k++) {
     struct plain copy; /* the table may grow, but elements stay where they are */
@@ -827,6 +840,7 @@ static const struct found *find(struct stage *s, const struct node *n) {
   else if (ok && n->op->kind == OP_LIBRARY) ok = library(n, in, &f);
   else if (ok && n->op->many) ok = pass(n, in, &f);
   else if (ok) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = compute(s, n, in, f.out);
+  s->under_way = here.next;
   for (int k = 0; !is_leaf && k < n->n_in; k++) free((void *)(uintptr_t)in[k]);
   free(in);
   if (ok) return note(s, f), slot(s, n);
