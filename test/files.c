@@ -599,24 +599,36 @@ TEST(saving_over_a_file_that_is_still_to_be_loaded_is_safe) {
   leave_folder();
 }
 
-/* A process whose standard input is closed, as many that run in the background: the first file it opens is number 0. */
-TEST(a_process_without_standard_input_saves_and_loads) {
+/* A process whose standard input is closed, as of many that run in the background: the first file it opens is number 0. The names
+ * that saving would take first for the file it writes are taken, as by a process of the same number that ended in the middle. */
+TEST(a_process_without_standard_input_saves_and_loads_though_names_are_taken) {
+  enum { TAKEN = 8 };
   float data[] = { 1, 2, 3 };
   const void *one = data;
   struct entry e = an_entry(WEFT_F32, 1, 3, 0);
-  struct text why = { 0 };
+  struct text why = { 0 }, name = { 0 };
   struct source *source;
   struct listing l;
-  close(STDIN_FILENO); /* of this test's own process */
   enter_folder();
-  for (int i = 0; i < 2; i++) EXPECT_INT(format_save(in_folder("a.npy"), 1, NULL, &e, &one, NULL, &why), WEFT_OK);
-  EXPECT_INT(format_open(path, &source, &l, &why), WEFT_OK);
+  for (int pass = 0; pass < 2; pass++) { /* taken; removed, and nothing else is there */
+    if (pass) close(STDIN_FILENO); /* of this test's own process */
+    for (int i = 0; pass && i < 2; i++) EXPECT_INT(format_save(in_folder("a.npy"), 1, NULL, &e, &one, NULL, &why), WEFT_OK);
+    for (int i = 0; i < TAKEN; i++) {
+      text_clear(&name);
+      text_addf(&name, "%s/a.npy.weft-%ld-%d", folder, (long)getpid(), i);
+      if (pass) EXPECT_INT(unlink(text_of(&name)), 0);
+      else close(open(text_of(&name), O_WRONLY | O_CREAT | O_EXCL, 0600));
+    }
+  }
+  EXPECT_INT(format_open(in_folder("a.npy"), &source, &l, &why), WEFT_OK);
   expect_data(source, &l.entry[0], data);
   listing_free(&l);
   source_release(source);
   EXPECT_INT(unlink(path), 0);
-  EXPECT_INT(rmdir(folder), 0); /* nothing else was left in it */
+  EXPECT_INT(rmdir(folder), 0);
   EXPECT_INT(mkdir(folder, 0700), 0);
+  text_free(&name);
+  text_free(&why);
   leave_folder();
 }
 
