@@ -4,8 +4,9 @@
  * are stored. Of others, only those that a path from a target meets first (what lies behind would be computed again at a
  * distance of at most 64 operations), and only
  *   - the second time they are needed, or
- *   - if the evaluation computes all of their elements anyway, and either an owner has them and they have at most 64 KiB, or
- *     more than 64 operations lie between them and values that are stored.
+ *   - if the evaluation computes all of their elements anyway, an owner has them and they have at most 64 KiB, or
+ *   - if more than 64 operations lie between them and values that are stored, and all of their elements are computed or they have
+ *     at most 64 KiB.
  * So whoever goes on step by step computes at most 64 operations of earlier steps again, however large the arrays are, and an
  * evaluation stores at most one array more for each path to what was asked for, not one for every node. */
 #ifndef WEFT_HELD_H
