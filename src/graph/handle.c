@@ -369,7 +369,10 @@ static void loosen(weft_array *a) {
  * has one. It would keep the call with its arguments. */
 static void let_go(const weft_array *a) {
   struct node *n = a->node;
-  if (item_has_siblings(n) && is_ready(n) && atomic_load_explicit(&n->refs, memory_order_relaxed) > 1) forget(node_retain(n));
+  if (n->op != &op_item || !is_ready(n) || atomic_load_explicit(&n->refs, memory_order_relaxed) <= 1) return;
+  graph_lock(); /* another thread may make it forget the call */
+  if (item_has_siblings(n)) node_forget(n);
+  graph_unlock();
 }
 
 static bool has_names(const struct weft_scope *s) {
