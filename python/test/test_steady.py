@@ -240,3 +240,46 @@ def test_a_state_that_is_part_of_what_is_evaluated_ends_its_own_history(step, fi
         longest = max(longest, weft.show(state).count("\n"))
     assert total.tolist() == want.tolist()
     assert longest < 600
+
+
+def descend(p, g, _):
+    return {k: p[k] - 0.05 * g[k] for k in p}, _
+
+
+def adapt(p, g, m):
+    m = {k: (0.9 * m[k][0] + 0.1 * g[k], 0.99 * m[k][1] + 0.01 * g[k] * g[k]) for k in p}
+    return {k: p[k] - 0.01 * m[k][0] / (mx.sqrt(m[k][1]) + 1e-8) for k in p}, m
+
+
+@pytest.mark.parametrize("update", [descend, adapt])
+@pytest.mark.parametrize("n", [16, 200])  # states below and above 64 KiB
+@pytest.mark.parametrize("before", [True, False], ids=["read, then updated", "updated, then read"])
+def test_a_training_of_which_only_losses_are_read_costs_the_same_at_every_step(update, n, before):
+    """As many write it: loss.item(), and never mx.eval of parameters. Values are those of a training that evaluates them."""
+    x = mx.sin(mx.arange(8 * n, dtype=mx.float32)).reshape(8, n)
+
+    def loss(p):
+        h = mx.tanh(x @ p["w"] + p["b"])
+        return mx.square((h * p["v"]).sum(axis=1) - 1).mean()
+
+    def train(evaluates):
+        p = {"w": mx.cos(mx.arange(n * n, dtype=mx.float32)).reshape(n, n) / n, "b": mx.zeros((n,)), "v": mx.ones((n,)) / n}
+        m, losses, held = {k: (mx.zeros_like(v), mx.zeros_like(v)) for k, v in p.items()}, [], []
+        for _ in range(60):
+            value, g = mx.value_and_grad(loss)(p)
+            if before:
+                losses.append(value.item())
+            p, m = update(p, g, m)
+            if evaluates:
+                mx.eval(p, m)
+            if not before:
+                losses.append(value.item())
+            del value, g
+            held.append((weft.live_nodes(), weft.get_active_memory()))
+        return losses, held
+
+    losses, held = train(False)
+    assert losses == train(True)[0]
+    early, late = held[:30], held[30:]
+    assert max(k for k, _ in late) <= max(k for k, _ in early) * 1.2 + 50
+    assert max(b for _, b in late) <= max(b for _, b in early) * 1.2 + 4 * n * n

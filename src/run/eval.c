@@ -117,7 +117,7 @@ static struct failure *approach(struct eval *e) {
     if (!eval_walk(&l, e->n, e->target)) return graph_unlock(), eval_no_memory();
     enum obstacle in_the_way = eval_find_obstacle(&l, &f, &which);
     if (in_the_way == CLEAR) {
-      bool ok = (!e->is_asked || held_forget(&l, e->n, e->target, e->forgets)) &&
+      bool ok = (!e->is_asked || held_forget(&l, e->n, e->target, e->forgets, e->has_names)) &&
                 (e->only_targets || eval_add_held(e, &l, false)) && eval_take_leaves(e, &l);
       f = ok ? eval_find_plan(e, &l, RULE_EXACT) : eval_no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */

@@ -16,14 +16,14 @@ enum { FEW = 32 }; /* nodes of a list that need no memory beside the stack: a si
 struct holding {
   const struct node_list *list;
   int *uses;            /* references from nodes of the list; INT32_MAX: a target */
-  uint8_t *reach;       /* REACHED | FULL | STOPS */
+  uint8_t *reach;       /* REACHED | FULL | STOPS | WANTED */
   int *depth, *most;    /* operations on the longest path to stored values; at most so many lie between. Of long lists only */
   int *seen, *stack;    /* of a search: the last one that came by; nodes still to look at */
   int n_searches;
   int few[FEW + FEW / sizeof(int)]; /* uses and reach, of a short list */
 };
-enum { REACHED = 1, FULL = 2, STOPS = 4 }; /* a path from a target meets nothing held before it; all its elements are computed;
-                                              eval_stops */
+enum { REACHED = 1, FULL = 2, STOPS = 4, WANTED = 8 }; /* a path from a target meets nothing held before it; all its elements are
+                                                          computed; eval_stops, or will be stored; will be */
 enum { SEARCHES = 4 }; /* so many may be wasted where one look at the whole list serves all that follow */
 
 /* How many of its inputs are of the list. */
@@ -135,10 +135,10 @@ static bool needs_all(const struct node *n, int k) {
   return n->dims[axis] == n->in[0]->dims[axis];
 }
 
-static void pass_on(struct holding *s, int i) {
+static void pass_on(struct holding *s, int i, int what) {
   const struct node *n = s->list->node[i];
   if (s->reach[i] & STOPS || n->op->kind == OP_SIZE) return;
-  for (int k = 0; k < n->n_in; k++) s->reach[n->in[k]->slot] |= s->reach[i] & (needs_all(n, k) ? REACHED | FULL : REACHED);
+  for (int k = 0; k < n->n_in; k++) s->reach[n->in[k]->slot] |= s->reach[i] & (needs_all(n, k) ? what : what & ~FULL);
 }
 
 static bool is_worth_it(struct holding *s, int i) {
@@ -151,18 +151,40 @@ static bool is_worth_it(struct holding *s, int i) {
 }
 
 /* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */
-static int choose(struct holding *s, bool only_looks, int wanted[]) {
+static int find_first(struct holding *s, bool only_looks) {
   int found = 0;
   for (int i = s->list->n; i-- > 0;) {
     if (s->uses[i] == INT32_MAX) s->reach[i] |= REACHED | FULL;
-    if (!is_held(s, i)) { pass_on(s, i); continue; }
-    if (is_worth_it(s, i)) wanted[found++] = i;
+    bool held = is_held(s, i);
+    pass_on(s, i, held ? FULL : REACHED | FULL);
+    if (!held) continue;
+    if (is_worth_it(s, i)) s->reach[i] |= WANTED, found++;
     if (!only_looks) s->list->node[i]->was_needed = true;
   }
   return found;
 }
 
-static bool put_down(struct held *h, const struct holding *s, int n, const int wanted[]) {
+/* Behind what is met first, which gradients hold: parameters and moments of a training of which only losses are asked for. They will
+ * be computed again, as owners or expressions have them: those that are far from what is stored, or will be. */
+static int find_behind(struct holding *s) {
+  int found = 0;
+  for (int i = 0; i < s->list->n; i++) {
+    bool may_be = !(s->reach[i] & WANTED) && is_held(s, i) && (s->reach[i] & FULL || is_small(s->list->node[i]));
+    if (may_be && search(s, i)) s->reach[i] |= WANTED, found++;
+    if (s->reach[i] & WANTED) s->reach[i] |= STOPS;
+  }
+  return found;
+}
+
+/* Not for names of a scope: those of a long program are all still there. */
+static int choose(struct holding *s, bool only_looks, bool has_names, int wanted[]) {
+  int found = find_first(s, only_looks), at = 0;
+  if (s->depth && !has_names) found += find_behind(s);
+  for (int i = s->list->n; at < found; ) if (s->reach[--i] & WANTED) wanted[at++] = i;
+  return found;
+}
+
+static bool put_down(struct held *h, const struct holding *s, int n, const int wanted[], bool has_names) {
   if (!n) return true;
   h->node = mem_alloc((sizeof *h->node + sizeof *h->forgets) * (size_t)(n + 1));
   if (!h->node) return false;
@@ -170,19 +192,19 @@ static bool put_down(struct held *h, const struct holding *s, int n, const int w
   for (h->n = 0; h->n < n; h->n++) {
     int i = wanted[n - 1 - h->n]; /* in the order of the list */
     h->node[h->n] = s->list->node[i];
-    h->forgets[h->n] = is_loose(s, i);
+    h->forgets[h->n] = !has_names || is_loose(s, i);
   }
   return true;
 }
 
-bool held_find(struct held *h, const struct node_list *l, int n, struct node *const target[], bool only_looks) {
+bool held_find(struct held *h, const struct node_list *l, int n, struct node *const target[], bool only_looks, bool has_names) {
   struct holding s;
   int few[FEW], *wanted = l->n <= FEW ? few : mem_alloc(sizeof *wanted * (size_t)(l->n + 1));
   *h = (struct held){ 0 };
   bool ok = holding_begin(&s, l) && wanted;
   if (ok) {
     for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX;
-    ok = put_down(h, &s, choose(&s, only_looks, wanted), wanted);
+    ok = put_down(h, &s, choose(&s, only_looks, has_names, wanted), wanted, has_names);
   }
   holding_end(&s);
   if (wanted != few) mem_free(wanted);
@@ -204,14 +226,14 @@ static void find_scoped(struct holding *s) {
   }
 }
 
-bool held_forget(const struct node_list *l, int n, struct node *const target[], const bool forgets[]) {
+bool held_forget(const struct node_list *l, int n, struct node *const target[], const bool forgets[], bool has_names) {
   struct holding s;
   bool some = false;
   for (int i = 0; i < l->n; i++) some |= has_history(l->node[i]);
   if (!some) return true;
   if (!holding_begin(&s, l)) return false;
   for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX, s.reach[target[i]->slot] |= forgets[i] ? 0 : REACHED;
-  find_scoped(&s);
+  if (has_names) find_scoped(&s);
   for (int i = 0; i < l->n; i++) if (has_history(l->node[i]) && !(s.reach[i] & REACHED)) node_forget(l->node[i]);
   holding_end(&s);
   return true;

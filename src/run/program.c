@@ -11,7 +11,7 @@
 
 bool eval_add_held(struct eval *e, const struct node_list *l, bool only_looks) {
   struct held h;
-  if (!held_find(&h, l, e->n, e->target, only_looks)) return false;
+  if (!held_find(&h, l, e->n, e->target, only_looks, e->has_names)) return false;
   struct node **target = h.n ? mem_resize(e->target, sizeof *target * (size_t)(e->n + h.n)) : e->target;
   if (target) e->target = target;
   bool *forgets = h.n ? mem_resize(e->forgets, (size_t)(e->n + h.n)) : e->forgets;
