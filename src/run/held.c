@@ -164,8 +164,8 @@ static int find_first(struct holding *s, bool only_looks) {
   return found;
 }
 
-/* Behind what is met first, which gradients hold: parameters and moments of a training of which only losses are asked for. They will
- * be computed again, as owners or expressions have them: those that are far from what is stored, or will be. */
+/* Behind what is met first, which gradients hold: parameters and moments of a training of which only losses are asked for. They
+ * will be computed again, as owners or expressions have them: those that are far from what is stored, or will be. */
 static int find_behind(struct holding *s) {
   int found = 0;
   for (int i = 0; i < s->list->n; i++) {
