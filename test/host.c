@@ -386,3 +386,64 @@ SCOPED(results_of_the_host_that_cannot_be_are_refused) {
   EXPECT_TEXT(weft_message(), "weft_host_like: no function");
   EXPECT_INT(c.calls, 0);
 }
+
+/* ---- Somebody else computes its result meanwhile ---- */
+
+enum { LONG = 50000 }; /* more than what is stored for its owner beside what was asked for */
+struct crossed { _Atomic int calls, released; int released_inside; weft_array *y; pthread_t other; };
+
+static void *evaluates_it(void *arg) {
+  struct crossed *c = arg;
+  EXPECT_OK(weft_eval(1, &c->y));
+  return NULL;
+}
+
+/* The first call lasts until another thread has asked for the result itself, and been given it by the second. */
+static int crossed_run(void *ctx, const weft_block in[], const weft_block out[]) {
+  struct crossed *c = ctx;
+  if (++c->calls == 1) {
+    pthread_create(&c->other, NULL, evaluates_it, c);
+    pthread_join(c->other, NULL);
+    c->released_inside = c->released;
+  }
+  for (int64_t i = 0; i < LONG; i++) ((float *)out[0].data)[i] = ((const float *)in[0].data)[i] + 1;
+  return 0;
+}
+
+static void crossed_release(void *ctx) { ((struct crossed *)ctx)->released++; }
+
+static weft_array *crossed_in(struct crossed *c, weft_array *x) {
+  weft_array *y;
+  weft_host(&(weft_host_function){ c, crossed_run, crossed_release }, 1, &x, 1,
+            &(weft_block){ .dtype = WEFT_F32, .rank = 1, .dims = (int64_t[]){ LONG } }, &y);
+  return y;
+}
+
+static weft_array *crossed_in_loop(struct crossed *c, weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(1));
+  weft_array *v = weft_loop_carry(l, x);
+  weft_loop_next(l, v, crossed_in(c, v));
+  weft_array *last = weft_loop_last(l, v);
+  weft_loop_close(l);
+  return last;
+}
+
+TEST(a_function_of_the_host_lives_while_it_is_called_though_another_thread_has_its_result) {
+  for (int is_loop = 0; is_loop < 2; is_loop++) {
+    static struct crossed c;
+    float v = 0;
+    c = (struct crossed){ 0 };
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(LONG), 2);
+    c.y = weft_own(is_loop ? crossed_in_loop(&c, x) : crossed_in(&c, x));
+    weft_scope_discard(s);
+    s = weft_scope_open();
+    weft_fetch(weft_mean(weft_mul(c.y, weft_scalar(2)), WEFT_ALL), WEFT_F32, &v, sizeof v); /* and stores nothing else */
+    EXPECT_OK(weft_scope_close(s));
+    EXPECT(v == 6);
+    EXPECT_INT(c.calls, 2);
+    EXPECT_INT(c.released_inside, 0);
+    weft_disown(c.y);
+    EXPECT_INT(c.released, 1);
+  }
+}

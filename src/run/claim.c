@@ -236,6 +236,9 @@ void eval_give_up(struct eval *e, struct failure *f) {
 }
 
 void eval_drop_plan(struct eval *e) {
+  for (int i = 0; i < e->n_lent; i++) e->lent[i].op->drop(e->lent[i].attr);
+  mem_free(e->lent);
+  e->lent = NULL, e->n_lent = 0;
   nodes_release(e->n_leaves, e->leaf);
   mem_free(e->leaf);
   mem_free(e->dies);

@@ -9,6 +9,10 @@
 #include "op/loop.h"
 #include "run/eval.h"
 
+/* What a node's attribute owns, held by the op's own rule: another thread may compute the node and end what it was made of. Not a
+ * reference to a node, which would be somebody who may ask for its operands (donate.h). */
+struct lent { const struct op *op; void *attr; };
+
 /* An evaluation under way. */
 struct eval {
   struct job job;                 /* first: in the background it is one */
@@ -19,6 +23,8 @@ struct eval {
   struct node **leaf;             /* in the order of the plan, with references */
   const bool *is_constant;        /* by leaf: the same in every run; NULL: none is known to be */
   struct plan *plan;
+  int n_lent;                     /* what nodes own that the plan calls while it runs: functions of the host, here and in loops */
+  struct lent *lent;
   dim length;                     /* the last target tells it, and is nobody else's; 0: none does */
   struct eval_settings settings;
   bool in_background, only_targets, is_asked; /* by a user */
@@ -65,7 +71,7 @@ enum obstacle eval_find_obstacle(const struct node_list *, struct failure **, st
 
 /* program.c; graph lock held */
 bool eval_add_held(struct eval *, const struct node_list *, bool only_looks); /* what somebody will want again joins the targets */
-bool eval_take_leaves(struct eval *, const struct node_list *);
+bool eval_take_leaves(struct eval *, const struct node_list *); /* and what the plan calls while it runs */
 struct failure *eval_find_plan(struct eval *, const struct node_list *, enum rule_tag); /* unlocked while a plan is made */
 
 /* claim.c */

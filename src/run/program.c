@@ -78,9 +78,30 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
 /* What a plan reads; numbers are part of it. */
 static bool is_memory(const struct node *n) { return n->op != &op_scalar && node_has_value(n); }
 
+static bool is_called(const struct node *n) { return n->op == &op_host || n->op == &op_loop; }
+
+/* In one block: the list, then the attributes, which hold pointers and sizes. */
+static bool borrow(struct eval *e, const struct node_list *l, int n, size_t bytes) {
+  e->lent = mem_alloc(sizeof *e->lent * (size_t)n + bytes);
+  char *at = e->lent ? (char *)(e->lent + n) : NULL;
+  for (int i = 0; at && i < l->n; i++) {
+    const struct node *x = l->node[i];
+    if (!is_called(x) || node_has_value(x)) continue;
+    e->lent[e->n_lent++] = (struct lent){ x->op, memcpy(at, x->attr, x->attr_bytes) };
+    x->op->hold(at);
+    at += (x->attr_bytes + 15) & ~15u;
+  }
+  return at;
+}
+
 bool eval_take_leaves(struct eval *e, const struct node_list *l) {
-  int n = 0;
-  for (int i = 0; i < l->n; i++) n += is_memory(l->node[i]);
+  int n = 0, n_called = 0;
+  size_t bytes = 0;
+  for (int i = 0; i < l->n; i++) {
+    n += is_memory(l->node[i]);
+    if (is_called(l->node[i])) n_called++, bytes += (l->node[i]->attr_bytes + 15) & ~15u;
+  }
+  if (n_called && !borrow(e, l, n_called, bytes)) return false;
   e->leaf = mem_alloc(sizeof *e->leaf * (size_t)(n + 1));
   if (!e->leaf) return false;
   for (int i = 0; i < l->n; i++)
