@@ -359,3 +359,34 @@ TEST(a_size_that_was_read_before_it_was_told_is_known_to_whoever_holds_the_array
       weft_disown(a);
     }
 }
+
+/* ---- Results of one loop, of which another is to be computed by somebody else ---- */
+
+static weft_array *work_of(int64_t steps) {
+  weft_loop *l = weft_loop_open(weft_integer(steps));
+  weft_array *c = weft_loop_carry(l, weft_scalar(0));
+  weft_loop_next(l, c, weft_sin(plus(c, 1)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+/* Whoever wants both finds that one waits for its turn behind long work: he waits too, and does not ask again and again. */
+TEST(a_result_of_a_loop_waits_for_another_that_a_job_will_compute) {
+  test_watchdog(240);
+  for (int is_uneven = 0; is_uneven < 2; is_uneven++)
+    for (int last_first = 0; last_first < 2; last_first++) {
+      float got[2];
+      weft_scope *s = weft_scope_open();
+      weft_array *rows, *last = in_steps(1, is_uneven, 1, &rows), *busy = work_of(UNDER_TSAN ? 20000 : 2000000);
+      weft_array *part[2] = { weft_sum(rows, WEFT_ALL), weft_cast(last, WEFT_F32) };
+      weft_array *both = weft_stack(0, 2, (weft_array *[]){ part[last_first], part[!last_first] });
+      EXPECT_OK(weft_eval_async(1, &busy));
+      EXPECT_OK(weft_eval_async(1, &last));
+      EXPECT_OK(weft_read(both, WEFT_F32, got, sizeof got));
+      EXPECT(got[last_first] == 5);
+      EXPECT(got[!last_first] == 5);
+      EXPECT_OK(weft_wait(0, NULL, 100));
+      weft_scope_discard(s);
+    }
+}

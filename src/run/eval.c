@@ -129,6 +129,7 @@ static struct failure *approach(struct eval *e) {
       eval_drop_plan(e);
       continue;
     }
+    if (in_the_way == WAITS) patience.n_met = 0;
     if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = eval_await_change(&e->settings);
     if (in_the_way == UNSIZED && (f = met_again(&patience, which))) in_the_way = BLOCKED;
     struct node **item = NULL;
