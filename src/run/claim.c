@@ -235,10 +235,14 @@ void eval_give_up(struct eval *e, struct failure *f) {
   graph_unlock();
 }
 
-void eval_drop_plan(struct eval *e) {
+static void give_back(struct eval *e) {
   for (int i = 0; i < e->n_lent; i++) e->lent[i].op->drop(e->lent[i].attr);
   mem_free(e->lent);
   e->lent = NULL, e->n_lent = 0;
+}
+
+void eval_drop_plan(struct eval *e) {
+  if (e->lent) give_back(e);
   nodes_release(e->n_leaves, e->leaf);
   mem_free(e->leaf);
   mem_free(e->dies);

@@ -57,7 +57,7 @@ static bool is_owned(const struct node *n) { return atomic_load_explicit(&n->n_o
 static int n_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed); }
 
 /* What has memory of its own if it is stored, and somebody outside the list refers to it. */
-static bool is_held(const struct holding *s, int i) {
+static inline bool is_held(const struct holding *s, int i) {
   const struct node *n = s->list->node[i];
   if (s->reach[i] & STOPS || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
   return refs_of(n) > s->uses[i];
@@ -166,7 +166,7 @@ static int find_first(struct holding *s, bool only_looks) {
 
 /* Behind what is met first, which gradients hold: parameters and moments of a training of which only losses are asked for. They
  * will be computed again, as owners or expressions have them: those that are far from what is stored, or will be. */
-static int find_behind(struct holding *s) {
+static __attribute__((noinline)) int find_behind(struct holding *s) {
   int found = 0;
   for (int i = 0; i < s->list->n; i++) {
     bool may_be = !(s->reach[i] & WANTED) && is_held(s, i) && (s->reach[i] & FULL || is_small(s->list->node[i]));
