@@ -5,7 +5,8 @@
  *                                               check nothing. SHRINKING: seconds to make a finding smaller; default 60
  *
  * Programs run in processes of their own, some hundreds each, so that one that crashes or hangs is a finding like others. A
- * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of.
+ * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of;
+ * what 10,000 of them have not used is a finding too.
  * SIGTERM ends it early, with its counts. */
 #include <errno.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include "../test/program.h"
 
 enum { BATCH = 200, LONGEST = 60, PATIENCE = 5 }; /* programs a process; seconds of processors a program; by the clock so many times that */
+enum { ENOUGH = 10000 };                           /* in so many programs everything must have been used */
 enum { FINE = 0, WRONG = 1, NO_PROCESS = 77 };
 static const rlim_t MOST_BYTES = (rlim_t)16 << 30;
 static int shrink_seconds = 60;
@@ -156,7 +158,9 @@ int main(int argc, char **argv) {
     tell(seed++, as);
     if (n_findings >= (shrink_seconds ? 20 : 400)) break;
   }
-  if (shared->done >= 100) printf("what the programs used:\n"), program_print_uses(stdout);
+  int n_unused = 0;
+  if (shared->done >= 100) printf("what the programs used:\n"), n_unused = program_print_uses(stdout);
+  if (n_unused && shared->done >= ENOUGH) printf("program: %d rows are used by none of more than %d programs\n", n_unused, ENOUGH), n_findings++;
   printf("program: %llu programs, seeds %llu to %llu, %d findings\n", (unsigned long long)shared->done, (unsigned long long)first, (unsigned long long)shared->seed, n_findings);
   return n_findings != 0;
 }

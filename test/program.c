@@ -221,12 +221,12 @@ static const char *const themes[][16] = {
   { "weft_sort", "weft_argsort", "weft_unique", "weft_compress", "weft_flatnonzero", "weft_nonzero", "weft_topk", "weft_partition", "weft_quantile", "weft_searchsorted", NULL },
   { "weft_random_key", "weft_random_split", "weft_random_bits", "weft_random_uniform", "weft_random_normal", "weft_random_gamma", "weft_random_poisson",
     "weft_random_permutation", "weft_random_choice", "weft_random_categorical", "weft_random_randint", "weft_random_bernoulli", NULL },
-  { "weft_dequantize", "weft_quantized_matmul", "weft_gather_qmm", "weft_matmul", "weft_cholesky", "weft_solve", "weft_inverse", "weft_det", "weft_slogdet", NULL },
-  { "weft_host", "weft_to", "weft_assert", "weft_depends", "weft_alias", "weft_stop_gradient", "weft_checkpoint", "weft_custom", "weft_choose", NULL },
+  { "weft_quantize", "weft_dequantize", "weft_quantized_matmul", "weft_gather_qmm", "weft_matmul", "weft_cholesky", "weft_solve", "weft_inverse", "weft_det", "weft_slogdet", NULL },
+  { "weft_host", "weft_host_like", "weft_to", "weft_assert", "weft_depends", "weft_alias", "weft_stop_gradient", "weft_checkpoint", "weft_custom", "weft_choose", NULL },
   { "weft_full_like", "weft_iota", "weft_size", "weft_sized", "weft_broadcast_like", "weft_reshape_like", "weft_cut", "weft_compress", "weft_unique", "weft_windows", NULL },
   { "weft_shl", "weft_shr", "weft_floor_divide", "weft_remainder", "weft_fmod", "weft_gcd", "weft_lcm", "weft_bit_count", "weft_mul", "weft_cumprod", "weft_prod", "weft_bincount", NULL },
   { "weft_complex", "weft_real", "weft_imag", "weft_conj", "weft_cumprod", "weft_prod", "weft_pow", "weft_matmul", "weft_einsum", "weft_div", "weft_exp", NULL },
-  { "weft_loop_open", "weft_cond_open", "weft_call", "weft_map", "weft_grad", "weft_jvp", "weft_checkpoint", "weft_put", NULL },
+  { "weft_loop_open", "weft_cond_open", "weft_call", "weft_map", "weft_grad", "weft_vjp", "weft_jvp", "weft_checkpoint", "weft_put", NULL },
 };
 
 static const struct kind *any_of_theme(struct program *p, const char *const theme[]) {

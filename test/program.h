@@ -61,7 +61,7 @@ bool program_build(struct build *);                  /* at[i] are the arrays; fa
 /* What programs that were built have used: public functions, options, ways to use them. Counts are shared with processes that
  * are forked after the first call. */
 int64_t program_used(const char *name);              /* -1: there is no such row */
-void program_print_uses(FILE *);
+int program_print_uses(FILE *);                      /* returns how many rows nothing has used */
 extern bool program_counts;                          /* false: uses are not counted now */
 
 /* Every check there is, of one program; false: a finding, told. */

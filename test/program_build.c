@@ -8,17 +8,19 @@
 
 #define MAKE(name) static bool make_##name(struct program *p, const struct kind *kind)
 #define BUILD(name) static bool build_##name(struct build *b, const struct step *s, weft_array *out[])
-extern const struct kind kind_loop, kind_cond, kind_call, kind_map, kind_grad, kind_jvp, kind_checkpoint, kind_custom;
+extern const struct kind kind_loop, kind_cond, kind_call, kind_map, kind_grad, kind_vjp, kind_jvp, kind_checkpoint, kind_custom;
 static const struct form *form(const struct program *p, int i) { return &p->step[i].form; }
 
 /* ---- what was used ---- */
 
 static const char *const options[] = {
-  "loop steps", "loop steps of an array", "loop each", "loop carry", "loop until", "loop without a bound", "loop all", "loop tail", "loop last",
-  "loop recompute", "loop recompute 0", "loop truncate", "loop in a loop", "next is a view", "all is a view", "carry is an output", "one array twice in a loop",
+  "weft_from", "weft_external", "weft_file_get", "weft_integer", "weft_input", "weft_compile", "weft_keep", "weft_own", "weft_update", "weft_fetch",
+  "weft_loop_each", "weft_loop_carry", "weft_loop_next", "weft_loop_until", "weft_loop_all", "weft_loop_tail", "weft_loop_last", "weft_loop_recompute",
+  "weft_loop_truncate", "weft_loop_close", "weft_cond_value", "weft_cond_close", "loop steps", "loop steps of an array", "loop without a bound",
+  "loop recompute 0", "rules of one's own", "loop in a loop", "next is a view", "all is a view", "carry is an output", "one array twice in a loop",
   "one array twice in a call", "call with open sizes", "call in a call", "cond in a loop", "loop in a cond", "map of a loop", "map of names", "depth 3",
   "gradient of a loop", "gradient of a call", "gradient checked", "jvp checked", "mapped", "as a function", "as an open function", "steady", "updated",
-  "async", "excused", "written out", "second derivative", "lives", "leaf of a file", "one array for two inputs", "updated in place", "updated in the background",
+  "async", "excused", "written out", "second derivative", "lives", "one array for two inputs", "updated in place", "updated in the background",
   "state let go before it is read", "state given to a call", "evaluated by several threads", "dropped while computed", "dropped between rounds",
   "view of a state held", "result held", "evaluated on the way", "evaluated in the background on the way", "several evaluated on the way",
   "sizes asked on the way", "owned on the way", "disowned on the way", "mapped after it has run",
@@ -53,16 +55,19 @@ int64_t program_used(const char *name) {
   return n ? *n : -1;
 }
 
-void program_print_uses(FILE *out) {
-  int n = 0, column = 0;
+int program_print_uses(FILE *out) {
+  int n = 0, column = 0, n_rows = 0, n_unused = 0, rarest = -1;
   for (; program_kinds[n]; n++) {}
   for (int i = 0; uses && i < n + OPTIONS; i++) {
     const char *name = i < n ? program_kinds[i]->name : options[i - n];
     if (row_of(name) != i) continue;
+    n_rows++, n_unused += !uses[i];
+    if (rarest < 0 || uses[i] < uses[rarest]) rarest = i;
     column += fprintf(out, "%s%s %lld", column ? ", " : "  ", name, (long long)uses[i]);
     if (column > 100) fputc('\n', out), column = 0;
   }
-  fputc('\n', out);
+  if (rarest >= 0) fprintf(out, "\n  %d rows, %d of them unused; the rarest, %s: %lld\n", n_rows, n_unused, rarest < n ? program_kinds[rarest]->name : options[rarest - n], (long long)uses[rarest]);
+  return n_unused;
 }
 
 /* ---- blocks ---- */
@@ -71,6 +76,7 @@ static void release(void *ctx) { free(ctx); }
 
 /* layout: 0, 1: dense; 2: backwards; 3: every second; 4: the axes turned round. */
 weft_array *plain_array(const struct plain *x, int64_t layout) {
+  used(layout < 2 || !x->count ? "weft_from" : "weft_external");
   if (layout < 2 || !x->count) return weft_from(x->dtype, x->rank, x->dims, x->data);
   size_t size = weft_dtype_bytes(x->dtype);
   int64_t stride[PLAIN_RANK], far = 0, step = layout == 3 ? 2 : 1;
@@ -141,7 +147,7 @@ static void evaluate(struct build *b, weft_array *a, int before) {
 
 static void own(struct build *b, weft_array *a) {
   if (b->n_owned == PROGRAM_OUTS || (b->n_owned && chance(b, 2))) weft_disown(b->owned[--b->n_owned]), used("disowned on the way");
-  else b->owned[b->n_owned++] = weft_own(a), used("owned on the way");
+  else b->owned[b->n_owned++] = weft_own(a), used("weft_own"), used("owned on the way");
 }
 
 static void touch(struct build *b, int i, int before) {
@@ -359,15 +365,16 @@ static void count_loop(const struct build *b, const struct step *s) {
   const struct program *p = b->p;
   const struct block *body = &p->blocks[s->body[0]];
   if (b->is_written_out) return;
-  if (s->p[L_STEPS] == BY_NUMBER) used("loop steps");
+  if (s->p[L_STEPS] == BY_NUMBER) used("loop steps"), used("weft_integer");
   if (s->p[L_STEPS] == BY_ARRAY) used("loop steps of an array");
-  if (s->p[L_SEQ]) used("loop each");
-  if (s->p[L_CARRY]) used("loop carry"), used("loop last");
-  if (s->p[L_UNTIL]) used("loop until");
+  if (s->p[L_SEQ]) used("weft_loop_each");
+  if (s->p[L_CARRY]) used("weft_loop_carry"), used("weft_loop_next"), used("weft_loop_last");
+  if (s->p[L_UNTIL]) used("weft_loop_until");
   if (s->p[L_UNBOUND]) used("loop without a bound");
-  if (s->p[L_ALL]) used(s->p[L_TAIL] ? "loop tail" : "loop all");
-  if (s->p[L_RECOMPUTE]) used(s->p[L_RECOMPUTE] == 1 ? "loop recompute 0" : "loop recompute");
-  if (s->p[L_TRUNCATE]) used("loop truncate");
+  if (s->p[L_ALL]) used(s->p[L_TAIL] ? "weft_loop_tail" : "weft_loop_all");
+  if (s->p[L_RECOMPUTE]) used("weft_loop_recompute"), used(s->p[L_RECOMPUTE] == 1 ? "loop recompute 0" : "");
+  if (s->p[L_TRUNCATE]) used("weft_loop_truncate");
+  used("weft_loop_close");
   if (is_inside(p, s->block, s->row)) used("loop in a loop");
   if (is_inside(p, s->block, &kind_cond)) used("loop in a cond");
   if (is_inside(p, s->block, &kind_map)) used("map of a loop");
@@ -477,6 +484,7 @@ BUILD(cond) {
   for (int side = 0; side < 2; side++) if (!build_block(b, s->body[side])) return false;
   for (int k = 0; k < n; k++) out[k] = weft_cond_value(c, result(b, s->body[0], k), result(b, s->body[1], k));
   weft_cond_close(c);
+  used("weft_cond_value"), used("weft_cond_close");
   return is_good(b, (int)(s - b->p->step), n);
 }
 
@@ -538,6 +546,7 @@ static bool call_function(struct build *b, const struct step *s, bool is_open, w
   for (int k = 0; k < m; k++) y[k] = result(b, block, k);
   weft_function *f = weft_compile(scope, n, in, m, y);
   weft_call(f, n, arg, m, out);
+  used("weft_input"), used("weft_compile");
   return is_good(b, (int)(s - b->p->step), m);
 }
 
@@ -615,44 +624,47 @@ BUILD(map) {
 
 /* ---- derivatives ---- */
 
-static bool make_derivative(struct program *p, const struct kind *kind, bool is_forward) {
+/* One more operand for each of these forms: the weights of a derivative. */
+static bool take_weights(struct program *p, struct step *s, int n, const struct form f[]) {
+  for (int k = 0; k < n; k++) {
+    int u = fitted(p, pick(p, FLOAT | KNOWN), &f[k]);
+    if (u < 0) return false;
+    s->in[s->n_in++] = u;
+  }
+  return true;
+}
+
+MAKE(derivative) {
   struct step s = { .row = kind };
-  struct form param[PROGRAM_INS];
+  struct form param[PROGRAM_INS], result[PROGRAM_OUTS];
   if (!p->is_smooth) return false;
   int n = take_arguments(p, &s, 2, FLOAT | KNOWN, param);
-  if (!n) return false;
-  for (int k = 0; is_forward && k < n; k++) {
-    int u = fitted(p, pick(p, FLOAT | KNOWN), &param[k]);
-    if (u < 0) return false;
-    s.in[s.n_in++] = u;
-  }
+  if (!n || (kind == &kind_jvp && !take_weights(p, &s, n, param))) return false;
   int block = s.body[0] = block_open(p, false, n, param);
   fill(p, 1 + (int)any(p, 5));
-  bool ok = take_results(p, block, is_forward ? 2 : 1, FLOAT | KNOWN);
+  bool ok = take_results(p, block, kind == &kind_grad ? 1 : 2, FLOAT | KNOWN);
   block_close(p, block);
-  if (!ok) return false;
-  if (is_forward) return take_items(p, kind, s, block);
+  for (int k = 0; k < p->blocks[block].n_outs; k++) result[k] = *form(p, p->blocks[block].out[k]);
+  if (!ok || (kind == &kind_vjp && !take_weights(p, &s, p->blocks[block].n_outs, result))) return false;
+  if (kind == &kind_jvp) return take_items(p, kind, s, block);
   int many = grow_many(p, kind, s), last = -1;
   for (int k = 0; k < n; k++) last = item(p, many, k, param[k]);
   return last >= 0;
 }
-MAKE(grad) { return make_derivative(p, kind, false); }
-MAKE(jvp) { return make_derivative(p, kind, true); }
 
-static bool build_derivative(struct build *b, const struct step *s, bool is_forward, weft_array *out[]) {
+BUILD(derivative) {
   int block = s->body[0], n = b->p->blocks[block].n_params, m = b->p->blocks[block].n_outs;
-  weft_array *x[PROGRAM_INS], *dx[PROGRAM_INS], *y[PROGRAM_OUTS];
+  weft_array *x[PROGRAM_INS], *weights[PROGRAM_INS], *y[PROGRAM_OUTS];
   for (int k = 0; k < n; k++) set_param(b, block, k, x[k] = weft_alias(operand(b, s, k)));
   if (!build_block(b, block)) return false;
   for (int k = 0; k < m; k++) y[k] = result(b, block, k);
-  for (int k = 0; is_forward && k < n; k++) dx[k] = operand(b, s, n + k);
-  if (is_forward) weft_jvp(n, x, dx, m, y, out);
+  for (int k = n; k < s->n_in; k++) weights[k - n] = operand(b, s, k);
+  if (s->row == &kind_jvp) weft_jvp(n, x, weights, m, y, out);
+  else if (s->row == &kind_vjp) weft_vjp(m, y, weights, n, x, out);
   else weft_grad(y[0], n, x, out);
-  if (!b->is_written_out && is_inside(b->p, s->block, &kind_grad)) used("second derivative");
-  return is_good(b, (int)(s - b->p->step), is_forward ? m : n);
+  if (!b->is_written_out && (is_inside(b->p, s->block, &kind_grad) || is_inside(b->p, s->block, &kind_vjp))) used("second derivative");
+  return is_good(b, (int)(s - b->p->step), s->row == &kind_jvp ? m : n);
 }
-BUILD(grad) { return build_derivative(b, s, false, out); }
-BUILD(jvp) { return build_derivative(b, s, true, out); }
 
 /* ---- checkpoints and rules of one's own ---- */
 
@@ -665,7 +677,28 @@ MAKE(region) {
   fill(p, 1 + (int)any(p, 4));
   bool ok = take_results(p, block, 2, p->is_smooth ? FLOAT : 0);
   block_close(p, block);
+  for (int k = 0; kind == &kind_custom && k < p->blocks[block].n_outs; k++) s.p[0] |= (int64_t)(plain_is_float(form(p, p->blocks[block].out[k])->dtype) && once_in(p, 2)) << k;
   return ok && take_items(p, kind, s, block);
+}
+
+/* 2 x, by rules that somebody has given. */
+static int twice_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  (void)ctx, (void)x, (void)y;
+  return dx[0] = weft_add(dy[0], dy[0]), 0;
+}
+static int twice_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
+  (void)ctx;
+  return dy[0] = dx[0] ? weft_add(dx[0], dx[0]) : weft_full_like(x[0], 0), 0;
+}
+static int twice_map(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
+  (void)ctx, (void)is_mapped;
+  return ys[0] = weft_add(xs[0], xs[0]), 0;
+}
+static weft_array *twice(weft_array *x, bool is_written_out) {
+  weft_array *y = weft_add(x, x);
+  if (is_written_out) return y;
+  weft_custom(1, &x, 1, &y, &(weft_rules){ .vjp = twice_vjp, .jvp = twice_jvp, .map = twice_map });
+  return used("rules of one's own"), y;
 }
 
 static bool build_region(struct build *b, const struct step *s, bool is_custom, weft_array *out[]) {
@@ -674,9 +707,9 @@ static bool build_region(struct build *b, const struct step *s, bool is_custom, 
   for (int k = 0; k < n; k++) set_param(b, block, k, x[k] = operand(b, s, k));
   if (!build_block(b, block)) return false;
   for (int k = 0; k < m; k++) out[k] = result(b, block, k);
-  if (b->is_written_out) return true;
-  if (is_custom) weft_custom(n, x, m, out, &(weft_rules){ 0 });
-  else weft_checkpoint(n, x, m, out);
+  if (!b->is_written_out && is_custom) weft_custom(n, x, m, out, &(weft_rules){ 0 });
+  if (!b->is_written_out && !is_custom) weft_checkpoint(n, x, m, out);
+  for (int k = 0; is_custom && k < m; k++) if (s->p[0] & 1 << k) out[k] = twice(out[k], b->is_written_out);
   return is_good(b, (int)(s - b->p->step), m);
 }
 BUILD(checkpoint) { return build_region(b, s, false, out); }
@@ -686,6 +719,7 @@ const struct kind kind_leaf = { "leaf", 0, true, NULL, NULL, NULL, NULL }, kind_
                   kind_item = { "result", 0, true, NULL, NULL, NULL, NULL };
 const struct kind kind_loop = { "weft_loop_open", 14, true, make_loop, NULL, build_loop, NULL }, kind_cond = { "weft_cond_open", 6, true, make_cond, NULL, build_cond, NULL },
                   kind_call = { "weft_call", 7, true, make_call, NULL, build_call, NULL }, kind_map = { "weft_map", 5, true, make_map, NULL, build_map, NULL },
-                  kind_grad = { "weft_grad", 10, true, make_grad, NULL, build_grad, NULL }, kind_jvp = { "weft_jvp", 6, true, make_jvp, NULL, build_jvp, NULL },
+                  kind_grad = { "weft_grad", 8, true, make_derivative, NULL, build_derivative, NULL }, kind_vjp = { "weft_vjp", 5, true, make_derivative, NULL, build_derivative, NULL },
+                  kind_jvp = { "weft_jvp", 6, true, make_derivative, NULL, build_derivative, NULL },
                   kind_checkpoint = { "weft_checkpoint", 2, true, make_region, NULL, build_checkpoint, NULL },
                   kind_custom = { "weft_custom", 2, true, make_region, NULL, build_custom, NULL };

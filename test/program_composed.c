@@ -172,29 +172,33 @@ static weft_array *whole_weights(int bits) {
   return weft_cast(w, WEFT_F32);
 }
 
-/* Weights of any values, and back; or the product of whole ones with rows made of x, or with chosen ones of two such matrices. */
-static weft_array *quantized(weft_array *x, const struct step *s, bool is_product, bool is_gathered) {
+/* Weights of any values, their words or scales, and back; or the product of whole ones with rows made of x, or with chosen ones of
+ * two such matrices. */
+enum { CODES, BACK, PRODUCT, GATHERED };
+static weft_array *quantized(weft_array *x, const struct step *s, int what) {
   weft_array *w = weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), *words, *scales, *biases;
   weft_array *mean = weft_mean(x, WEFT_ALL), *few = weft_cast(weft_clip(weft_round(mean), weft_scalar(-8), weft_scalar(8)), WEFT_F32);
   weft_code_form form = { WEFT_CODES_AFFINE, s->p[1] ? 64 : 32, (int)s->p[0], NULL };
   if (form.bits == 4 && s->p[1]) form = (weft_code_form){ s->p[2] ? WEFT_CODES_MXFP4 : WEFT_CODES_NVFP4, 0, 0, NULL };
   if (form.bits == 8 && s->p[1]) form = (weft_code_form){ WEFT_CODES_MXFP8, 0, 0, NULL };
-  weft_quantize(is_product ? whole_weights((int)s->p[0]) : weft_add(w, mean), &form, &words, &scales, &biases);
-  if (!is_product) return weft_dequantize(words, scales, biases, &form, WEFT_F32);
+  weft_quantize(what < PRODUCT ? weft_add(w, mean) : whole_weights((int)s->p[0]), &form, &words, &scales, &biases);
+  if (what == CODES) return s->p[3] == 2 && biases ? biases : s->p[3] ? scales : words;
+  if (what == BACK) return weft_dequantize(words, scales, biases, &form, WEFT_F32);
   weft_array *rows = weft_add(weft_full(WEFT_F32, WEFT_DIMS(2, s->p[2] ? 64 : 4), 1), few);
   weft_array *again = weft_unsqueeze(weft_mul(rows, weft_scalar(2)), 0);
-  if (!is_gathered) return weft_quantized_matmul(rows, words, scales, biases, (int)s->p[2], &form);
+  if (what == PRODUCT) return weft_quantized_matmul(rows, words, scales, biases, (int)s->p[2], &form);
   weft_array *places = weft_remainder(weft_iota(weft_full(WEFT_I32, WEFT_DIMS(3), 0), 0), weft_integer(2));
   return weft_gather_qmm(weft_concat(0, 2, (weft_array *[]){ weft_unsqueeze(rows, 0), again }), words, scales, biases, places, NULL,
                          (int)s->p[2], &form);
 }
-BUILD(quantized_matmul) { return quantized(in[0], s, true, false); }
-BUILD(gather_qmm) { return quantized(in[0], s, true, true); }
-BUILD(dequantize) { return quantized(in[0], s, false, false); }
+BUILD(quantize) { return quantized(in[0], s, CODES); }
+BUILD(dequantize) { return quantized(in[0], s, BACK); }
+BUILD(quantized_matmul) { return quantized(in[0], s, PRODUCT); }
+BUILD(gather_qmm) { return quantized(in[0], s, GATHERED); }
 MAKE(quantized) {
   static const int bits[] = { 2, 3, 4, 5, 6, 8 };
   int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);
-  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ bits[any(p, 6)], any(p, 2), any(p, 2) }));
+  return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ bits[any(p, 6)], any(p, 2), any(p, 2), any(p, 3) }));
 }
 
 /* ---- making ---- */
@@ -263,6 +267,17 @@ BUILD(host) {
   weft_array *y, *x = weft_cast(in[0], WEFT_F64);
   weft_host(&(weft_host_function){ .run = twice_and_one }, 1, &x, 1, &(weft_block){ .dtype = WEFT_F64, .rank = (int)s->p[0], .dims = s->p + 1 }, &y);
   return y;
+}
+BUILD(host_like) {
+  weft_array *y, *x = weft_cast(in[0], WEFT_F64);
+  weft_host_like(&(weft_host_function){ .run = twice_and_one }, 1, &x, 1, s->p[0] ? &in[1] : &x, &y);
+  return y;
+}
+MAKE(host_like) { /* of sizes that a run tells, or like another array that nobody computes for it */
+  int a = pick(p, FLOAT), b = -1;
+  if (a < 0 || p->is_smooth) return false;
+  if (is_known(form(p, a)) && once_in(p, 2)) b = leaf(p, WEFT_F64, form(p, a)->rank, form(p, a)->dims);
+  return ok(grow(p, kind, b < 0 ? 1 : 2, (int[]){ a, b }, 1, (int64_t[]){ b >= 0 }));
 }
 MAKE(host) {
   int a = pick(p, FLOAT | KNOWN);

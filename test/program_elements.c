@@ -7,7 +7,9 @@
 
 BUILD(unary) { return ((weft_array *(*)(weft_array *))s->row->function)(in[0]); }
 BUILD(binary) { return ((weft_array *(*)(weft_array *, weft_array *))s->row->function)(in[0], in[1]); }
+BUILD(ternary) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], in[2]); }
 BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
+  if (s->p[1]) used("weft_integer");
   weft_array *n = s->p[1] ? weft_integer((int64_t)s->number) : weft_scalar(s->number);
   typedef weft_array *two(weft_array *, weft_array *);
   two *f = (two *[]){ weft_add, weft_mul, weft_sub, weft_maximum, weft_div, weft_minimum }[s->p[2]];
@@ -23,7 +25,6 @@ BUILD(choose) {
 }
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
-BUILD(betainc) { return (s->p[0] ? weft_betaincinv : weft_betainc)(in[0], in[1], in[2]); }
 BUILD(hyp2f1) { /* where few terms suffice */
   weft_array *z = weft_mul(weft_tanh(in[0]), weft_scalar(s->p[0] ? 0.5 : -0.75));
   return weft_hyp2f1(weft_scalar(1.5), weft_scalar(2.5), weft_scalar(3), z);
@@ -84,9 +85,9 @@ MAKE(fma) {
   int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a), c = partner(p, a);
   return ok(grow(p, kind, 3, (int[]){ a, b, c }, 0, NULL));
 }
-MAKE(betainc) { /* one array in all its roles */
-  int a = pick(p, FLOAT);
-  return ok(grow(p, kind, 3, (int[]){ a, a, a }, 1, (int64_t[]){ any(p, 2) }));
+MAKE(ternary) { /* one array in all its roles, or in two of them */
+  int a = pick(p, FLOAT), b = once_in(p, 2) ? a : partner(p, a);
+  return ok(grow(p, kind, 3, (int[]){ a, b, a }, 0, NULL));
 }
 MAKE(hyp2f1) { /* its loop of some hundred steps is slow in the plain evaluator: 59 s for 4097 elements */
   int a = pick(p, FLOAT);

@@ -8,6 +8,9 @@ WEFT_UNARY(ROW) WEFT_ACTIVATION(ROW)
 #define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 2, true, make_binary, build_binary, NULL, (void *)weft_##name_ };
 WEFT_BINARY(ROW)
 #undef ROW
+#define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 1, false, make_ternary, build_ternary, NULL, (void *)weft_##name_ };
+WEFT_TERNARY(ROW)
+#undef ROW
 #define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 2, true, make_along, build_along, NULL, (void *)weft_##name_ };
 WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 #undef ROW
@@ -25,10 +28,10 @@ WEFT_RANDOM(X1, X2, X3)
 static const struct kind kind_with_number = { "weft_scalar", 12, true, make_with_number, build_with_number, NULL, NULL };
 static const struct kind kind_dots = { "weft_matmul", 2, true, make_dots, build_matmul, NULL, NULL };
 
-extern const struct kind kind_loop, kind_cond, kind_call, kind_map, kind_grad, kind_jvp, kind_checkpoint, kind_custom; /* program_build.c */
+extern const struct kind kind_loop, kind_cond, kind_call, kind_map, kind_grad, kind_vjp, kind_jvp, kind_checkpoint, kind_custom; /* program_build.c */
 const struct kind *const program_kinds[] = {
 #define ROW(name, doc) &kind_##name,
-  WEFT_UNARY(ROW) WEFT_ACTIVATION(ROW) WEFT_BINARY(ROW) WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
+  WEFT_UNARY(ROW) WEFT_ACTIVATION(ROW) WEFT_BINARY(ROW) WEFT_TERNARY(ROW) WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 #undef ROW
 #define X(name, weight, smooth, how) &kind_##name,
   ROWS(X)
@@ -40,5 +43,5 @@ const struct kind *const program_kinds[] = {
 #undef X1
 #undef X2
 #undef X3
-  &kind_with_number, &kind_dots, &kind_loop, &kind_cond, &kind_call, &kind_map, &kind_grad, &kind_jvp, &kind_checkpoint, &kind_custom, NULL
+  &kind_with_number, &kind_dots, &kind_loop, &kind_cond, &kind_call, &kind_map, &kind_grad, &kind_vjp, &kind_jvp, &kind_checkpoint, &kind_custom, NULL
 };

@@ -38,7 +38,7 @@ static weft_array *from_file(struct lives *l, const struct plain *x) {
   a = weft_file_get(weft_file_open(l->path), NULL);
   unlink(l->path);
   if (weft_check(a)) return NULL;
-  used("leaf of a file");
+  used("weft_file_get");
   return a;
 }
 
@@ -178,7 +178,7 @@ static weft_status by_update(struct lives *l, struct round *r, weft_scope *scope
   if (!s && is_async && once_in(l->p, 2)) s = weft_wait(0, NULL, 30);
   plain_free(&l->state[l->moving].v);
   l->state[l->moving].v = plain_cast(&r->v[r->next], r->v[r->next].dtype);
-  used(is_async ? "updated in the background" : "updated in place");
+  used("weft_update"), used(is_async ? "updated in the background" : "updated in place");
   return s;
 }
 

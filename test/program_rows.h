@@ -21,7 +21,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
 
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
-  X(choose, 3, true, choose) X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(hyp2f1, 1, false, hyp2f1) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(choose, 3, true, choose) X(where, 4, true, where) X(fma, 3, true, fma) X(hyp2f1, 1, false, hyp2f1) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
   X(nan_to_num, 2, true, nan_to_num) X(isclose, 1, false, alike) X(allclose, 1, false, alike) X(array_equal, 1, false, alike)       \
   X(gcd, 1, false, whole) X(lcm, 1, false, whole) X(bit_count, 1, false, whole) X(nanvar, 1, true, var) X(nanstd, 1, true, var)       \
   X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(ediff, 1, true, diff) X(trapezoid, 2, true, trapezoid)                         \
@@ -57,13 +57,13 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
   X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(cholesky_solve, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
   X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(slogdet, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
-  X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized) X(gather_qmm, 1, false, quantized)                                                 \
-  X(host, 1, false, host) X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
+  X(quantize, 1, false, quantized) X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized) X(gather_qmm, 1, false, quantized)                                                 \
+  X(host, 1, false, host) X(host_like, 1, false, host_like) X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) MAKE(how); BUILD(name_);
 ROWS(X)
 #undef X
 /* Of rows that come by themselves from the lists of weft.h, and of those that have no row above. */
-MAKE(unary); MAKE(binary); MAKE(along); MAKE(random); MAKE(random_key); MAKE(with_number); MAKE(dots);
-BUILD(unary); BUILD(binary); BUILD(along); BUILD(random1); BUILD(random2); BUILD(random3); BUILD(random_key); BUILD(with_number);
+MAKE(unary); MAKE(binary); MAKE(ternary); MAKE(along); MAKE(random); MAKE(random_key); MAKE(with_number); MAKE(dots);
+BUILD(unary); BUILD(binary); BUILD(ternary); BUILD(along); BUILD(random1); BUILD(random2); BUILD(random3); BUILD(random_key); BUILD(with_number);
 
 #endif
