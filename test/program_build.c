@@ -55,14 +55,17 @@ int64_t program_used(const char *name) {
   return n ? *n : -1;
 }
 
+/* What is counted, but no way to use anything. */
+static bool is_excuse(const char *name) { return !strcmp(name, "excused") || !strcmp(name, "mapped after it has run"); }
+
 int program_print_uses(FILE *out) {
   int n = 0, column = 0, n_rows = 0, n_unused = 0, rarest = -1;
   for (; program_kinds[n]; n++) {}
   for (int i = 0; uses && i < n + OPTIONS; i++) {
     const char *name = i < n ? program_kinds[i]->name : options[i - n];
     if (row_of(name) != i) continue;
-    n_rows++, n_unused += !uses[i];
-    if (rarest < 0 || uses[i] < uses[rarest]) rarest = i;
+    n_rows++, n_unused += !uses[i] && !is_excuse(name);
+    if (!is_excuse(name) && (rarest < 0 || uses[i] < uses[rarest])) rarest = i;
     column += fprintf(out, "%s%s %lld", column ? ", " : "  ", name, (long long)uses[i]);
     if (column > 100) fputc('\n', out), column = 0;
   }
