@@ -156,8 +156,7 @@ static bool is_only_here(const struct node *n) {
   return !n->value->verdict && buffer_is_only_here(n->value->buf);
 }
 
-weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
-  if (n == 1 && is_only_here(node[0])) return WEFT_OK;
+static __attribute__((noinline)) weft_status await_each(int n, struct node *const node[], double seconds, struct failure **failure) {
   double end = seconds >= 0 ? clock_seconds() + seconds : 0;
   /* what was enqueued last comes last: then nobody has to ask for the others */
   weft_status last = n > 1 ? await_while(node_is_done, node[n - 1], seconds, failure) : WEFT_OK;
@@ -175,6 +174,10 @@ weft_status values_await(int n, struct node *const node[], double seconds, struc
     return lose(node[i], *failure), status;
   }
   return WEFT_OK;
+}
+
+weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
+  return n == 1 && is_only_here(node[0]) ? WEFT_OK : await_each(n, node, seconds, failure);
 }
 
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {

@@ -46,7 +46,9 @@ static void value_set(const struct eval *e, const struct run *r, int i, struct v
 
 static void free_values(int n, struct value *v[]) {
   for (int i = 0; i < n; i++) {
-    if (v[i]) buffer_release(v[i]->buf), verdict_release(v[i]->verdict);
+    if (!v[i]) continue;
+    buffer_release(v[i]->buf);
+    verdict_release(v[i]->verdict);
     mem_free(v[i]);
   }
 }
@@ -54,10 +56,10 @@ static void free_values(int n, struct value *v[]) {
 /* Room for the values of all targets, so that nothing fails once they are computed. */
 static bool values_make(const struct eval *e, struct value *v[]) {
   bool ok = true;
-  memset(v, 0, sizeof *v * (size_t)e->n);
-  for (int i = 0; ok && i < e->n; i++) {
+  for (int i = 0; i < e->n; i++) {
     const struct output *o = &e->plan->schedule->output[i];
-    ok = (v[i] = o->is_number ? number_value(e->target[i], o->bits) : value_new(e->target[i]->rank, NULL)) != NULL;
+    v[i] = !ok ? NULL : o->is_number ? number_value(e->target[i], o->bits) : value_new(e->target[i]->rank, NULL);
+    ok = v[i];
   }
   return ok;
 }
@@ -145,6 +147,7 @@ void eval_donate(struct eval *e) {
 
 /* The end of what donate began; lock held. */
 void eval_end_donation(struct eval *e, bool is_done) {
+  if (!e->dies && !e->n_heirs) return;
   overwriting_end();
   heirs_settle(e->n_heirs, e->heir, is_done);
   for (int i = 0; e->hides && i < e->n; i++) {
@@ -317,7 +320,8 @@ struct failure *eval_run(struct eval *e) {
   struct failure *f = leaf && out && has_room ? NULL : eval_no_memory();
   int threads = e->settings.threads ? e->settings.threads : pool_threads();
   bool stays_open = e->plan->device && job_is_here();
-  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out, .stays_open = stays_open };
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .gives = e->dies, .out = out,
+                   .stays_open = stays_open };
   if (!f) f = weigh_leaves(e, &r);
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);

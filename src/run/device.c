@@ -327,7 +327,7 @@ static bool take_gift(void *of, const struct gift *g) {
 
 /* Who does not wait for his checks, or for those of what he reads, cannot say that nothing fails. */
 static void find_gifts(struct tour *t) {
-  if (!t->failure && !(t->r->stays_open && t->verdict)) donate_memory(t->p, t->r, take_gift, t);
+  if (!t->failure && t->r->gives && !(t->r->stays_open && t->verdict)) donate_memory(t->p, t->r, take_gift, t);
 }
 
 /* Before the first step that overwrites: all that the steps from there on touch is brought, and all checks have said that they

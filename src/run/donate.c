@@ -176,9 +176,7 @@ int64_t donate_memory(const struct plan *p, struct run *r, gift_taker *take, voi
   const struct schedule *s = p->schedule;
   int from = -1, last = -1;
   int64_t bytes = 0;
-  bool some = false;
-  for (int i = 0; i < s->n_leaves; i++) some |= r->leaf[i].dies;
-  for (int i = 0; some && i < s->n_gifts; i++) {
+  for (int i = 0; i < s->n_gifts; i++) {
     const struct gift *g = &s->gift[i];
     if (from < 0) from = safe_from(p, r);
     if (g->to == last || !is_given(p, g, r, from)) continue;

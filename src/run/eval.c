@@ -46,17 +46,13 @@ static void drop_ready(struct eval *e) {
   e->n_asked = asked;
 }
 
-static bool is_item_of(const struct node *n, const struct node *many) {
-  return n->op->kind == OP_ITEM && !node_has_value(n) && n->in[0] == many;
-}
-
 /* The results of a call or loop that the list wants, with references. -1: out of memory. */
 static int items_of(const struct node_list *l, const struct node *many, struct node ***item) {
   int n = 0;
-  for (int i = 0; i < l->n; i++) n += is_item_of(l->node[i], many);
+  for (int i = 0; i < l->n; i++) n += is_wanted_of(l->node[i], many);
   if (!(*item = mem_alloc(sizeof **item * (size_t)(n + 1)))) return -1;
   n = 0;
-  for (int i = 0; i < l->n; i++) if (is_item_of(l->node[i], many)) (*item)[n++] = node_retain(l->node[i]);
+  for (int i = 0; i < l->n; i++) if (is_wanted_of(l->node[i], many)) (*item)[n++] = node_retain(l->node[i]);
   return n;
 }
 
@@ -133,7 +129,7 @@ static struct failure *approach(struct eval *e) {
     if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = eval_await_change(&e->settings);
     if (in_the_way == UNSIZED && (f = met_again(&patience, which))) in_the_way = BLOCKED;
     struct node **item = NULL;
-    const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
+    const struct node *many = obstacle_many(in_the_way, which);
     int n_items = many ? items_of(&l, many, &item) : 0;
     struct results r;
     dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
@@ -210,52 +206,52 @@ static struct failure *run_job(struct job *j) { return compute_checked((struct e
 
 static void end_job(struct job *j) { eval_free((struct eval *)j); }
 
-/* What can be seen to fail does so at once, and nothing has happened. Lock held. */
-static struct failure *look_ahead(int n, struct node *const target[]) {
+/* Whether a result of a call may read a name that its function has captured. */
+static bool may_read_names(const struct node_list *l) {
+  bool may = false;
+  if (!atomic_load_explicit(&calls_some, memory_order_relaxed)) return false;
+  for (int i = 0; i < l->n && !may; i++)
+    if (l->node[i]->op == &op_call) may = eval_captures_names(((const struct call_attr *)l->node[i]->attr)->function);
+  return may;
+}
+
+/* What can be seen to fail does so at once, and nothing has happened. If `reads_names` is given, what may read a name is not looked
+ * at, and said to be so. Lock held. */
+static struct failure *look_ahead(int n, struct node *const target[], bool *reads_names) {
   struct node_list l;
   struct node *which;
   struct failure *f = NULL;
   if (!eval_walk(&l, n, target)) return eval_no_memory();
-  if (eval_find_obstacle(&l, &f, &which) == CLEAR) f = unsized_in(&l);
+  if (reads_names) *reads_names = may_read_names(&l);
+  if (!(reads_names && *reads_names) && eval_find_obstacle(&l, &f, &which) == CLEAR) f = unsized_in(&l);
   node_list_free(&l);
   return f;
 }
 
-/* Whether a result of a call may read a name that its function has captured. That is told at once, as of any other name, so no
- * job is started: what reads a name does not fail, as it is still to be used where the name is one of something. */
-static bool may_read_names(int n, struct node *const target[]) {
-  struct node_list l;
-  bool may = false;
-  if (!atomic_load_explicit(&calls_some, memory_order_relaxed)) return false;
-  graph_lock();
-  bool ok = walk(&l, n, target, eval_stops);
-  for (int i = 0; ok && i < l.n && !may; i++)
-    if (l.node[i]->op == &op_call) may = eval_captures_names(((const struct call_attr *)l.node[i]->attr)->function);
-  if (ok) node_list_free(&l);
-  graph_unlock();
-  return may;
-}
-
 struct failure *eval_look(int n, struct node *const target[]) {
   graph_lock();
-  struct failure *f = look_ahead(n, target);
+  struct failure *f = look_ahead(n, target, NULL);
   graph_unlock();
   return f;
 }
 
-static struct failure *start(int n, struct node *const target[], const struct eval_options *o) {
+/* In the background; false: at once instead. A name that may be read is told at once, as of any other name, so no job is started: what
+ * reads a name does not fail, as it is still to be used where the name is one of something. */
+static bool start(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
+  bool reads_names = false;
   struct eval *e = mem_alloc(sizeof *e);
-  if (!e || !eval_begin(e, n, target, o)) return mem_free(e), eval_no_memory();
+  if (!e || !eval_begin(e, n, target, o)) return mem_free(e), *failure = eval_no_memory(), true;
   graph_lock();
-  struct failure *f = look_ahead(n, target);
-  for (int i = 0; !f && i < n; i++) if (node_state_of(target[i]) == NODE_LAZY) node_set_state(target[i], NODE_QUEUED);
+  struct failure *f = look_ahead(n, target, o->n_heirs ? NULL : &reads_names);
+  for (int i = 0; !f && !reads_names && i < n; i++) if (node_state_of(target[i]) == NODE_LAZY) node_set_state(target[i], NODE_QUEUED);
   graph_unlock();
   e->job.run = run_job;
   e->job.end = end_job;
-  if (!f) return job_start(&e->job), NULL;
+  if (!f && !reads_names) return job_start(&e->job), true;
   eval_free(e);
   mem_free(e);
-  return f;
+  *failure = f;
+  return !reads_names;
 }
 
 /* Apart from eval_nodes: what has its values needs none of the room that an evaluation takes. */
@@ -263,11 +259,11 @@ static __attribute__((noinline)) weft_status evaluate(int n, struct node *const 
                                                       struct failure **failure) {
   struct eval e;
   struct eval_options at_once = *o;
+  at_once.in_background = false;
   if (!eval_is_one_place(n, target)) return eval_by_place(n, target, o, failure);
-  if (o->in_background && !o->n_heirs && may_read_names(n, target)) at_once.in_background = false, o = &at_once;
-  if (o->in_background) *failure = start(n, target, o);
-  else if (!eval_begin(&e, n, target, o)) *failure = eval_no_memory();
-  else {
+  bool is_started = o->in_background && start(n, target, o, failure);
+  if (!is_started && !eval_begin(&e, n, target, &at_once)) *failure = eval_no_memory();
+  else if (!is_started) {
     *failure = checks ? compute_checked(&e) : compute(&e);
     eval_free(&e);
   }

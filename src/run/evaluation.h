@@ -63,6 +63,13 @@ struct failure *eval_await_change(const struct eval_settings *); /* until somebo
 
 /* obstacle.c; graph lock held */
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES };
+/* The call or loop that is in the way, which is run for all of its results that are wanted; NULL: something else is, or nothing. */
+static inline struct node *obstacle_many(enum obstacle found, struct node *which) {
+  return found == CALLS ? which : found == UNSIZED ? which->in[0] : NULL;
+}
+static inline bool is_wanted_of(const struct node *n, const struct node *many) {
+  return n->op->kind == OP_ITEM && !node_has_value(n) && n->in[0] == many;
+}
 void eval_settle_sizes(struct node *);       /* of the node itself: those that have been told */
 bool eval_settle(const struct node_list *);  /* sizes that have become known since the nodes were made. false: out of memory */
 bool eval_walk(struct node_list *, int n, struct node *const target[]); /* all that the targets need, with the sizes that are known
@@ -71,8 +78,9 @@ enum obstacle eval_find_obstacle(const struct node_list *, struct failure **, st
 
 /* program.c; graph lock held */
 bool eval_add_held(struct eval *, const struct node_list *, bool only_looks); /* what somebody will want again joins the targets */
-bool eval_take_leaves(struct eval *, const struct node_list *); /* and what the plan calls while it runs */
-struct failure *eval_find_plan(struct eval *, const struct node_list *, enum rule_tag); /* unlocked while a plan is made */
+bool eval_take_leaves(struct eval *, const struct node_list *);
+struct failure *eval_find_plan(struct eval *, const struct node_list *, enum rule_tag); /* and what it calls while it runs; unlocked
+                                                while a plan is made */
 
 /* claim.c */
 bool eval_claim(struct eval *);              /* the targets, all or none; lock held */

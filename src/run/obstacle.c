@@ -157,10 +157,9 @@ enum obstacle eval_find_obstacle(const struct node_list *l, struct failure **fai
   for (int i = 0; i < l->n; i++) {
     struct node *n = l->node[i];
     if ((*failure = unusable(n))) return BLOCKED;
-    const struct node *many = found == CALLS ? *which : found == UNSIZED ? (*which)->in[0] : NULL;
-    bool is_of_it = many && n->op->kind == OP_ITEM && n->n_in && n->in[0] == many;
+    const struct node *many = obstacle_many(found, *which);
     bool is_others = !node_has_value(n) && !node_is_free(n);
-    if (is_others && (found == CLEAR || is_of_it)) found = WAITS; /* a call or loop is run for all of its results that are wanted */
+    if (is_others && (found == CLEAR || (many && is_wanted_of(n, many)))) found = WAITS;
     else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
     else if (found == CLEAR && n->op->kind == OP_CALL && !node_has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !node_has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;

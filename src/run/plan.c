@@ -404,7 +404,7 @@ static struct failure *run_on_host(const struct plan *p, struct run *r) {
   int held = 0;
   bool is_mapped = false;
   struct failure *f = base ? hold_leaves(p, r, base, &held, &is_mapped) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  if (!f) donate_memory(p, r, take_gift, &(struct giving){ p, r, base });
+  if (!f && r->gives) donate_memory(p, r, take_gift, &(struct giving){ p, r, base });
   if (!f) f = take_memory(p, r, base, &block);
   if (!f) f = plan_steps(p, r, base);
   if (!f && is_mapped && !r->overwrites) f = look_again(p, r);

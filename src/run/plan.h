@@ -14,6 +14,7 @@ struct plan {
   bool may_be_bundled;           /* bundled.h */
   _Atomic(struct bundled *) bundled; /* NULL: nothing is kept yet */
   bool needs_caller;             /* a step of it, or of a body, is run by whoever asks: not in the background */
+  bool calls_some;               /* loops or functions of the host: an evaluation holds what their nodes own */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   bool *is_there;                /* by step: it runs on the device, on the memory of stores there */
   struct plan **body;            /* by step; a replay's */
@@ -67,6 +68,7 @@ struct run {
   struct leaf *leaf;
   const volatile int *cancel;
   int threads;
+  bool gives;                    /* some leaf dies */
   struct buffer **out;           /* by store: buffers of output stores, with references; others NULL. n_stores entries */
   uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
   int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.

@@ -78,15 +78,20 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
 /* What a plan reads; numbers are part of it. */
 static bool is_memory(const struct node *n) { return n->op != &op_scalar && node_has_value(n); }
 
-static bool is_called(const struct node *n) { return n->op == &op_host || n->op == &op_loop; }
+static bool is_called(const struct node *n) { return (n->op == &op_host || n->op == &op_loop) && !node_has_value(n); }
 
-/* In one block: the list, then the attributes, which hold pointers and sizes. */
-static bool borrow(struct eval *e, const struct node_list *l, int n, size_t bytes) {
+/* What the plan will call, held: in one block the list, then the attributes, which hold pointers and sizes. false: out of memory. */
+static bool borrow(struct eval *e, const struct node_list *l) {
+  int n = 0;
+  size_t bytes = 0;
+  for (int i = 0; i < l->n; i++)
+    if (is_called(l->node[i])) n++, bytes += (l->node[i]->attr_bytes + 15) & ~15u;
+  if (!n) return true;
   e->lent = mem_alloc(sizeof *e->lent * (size_t)n + bytes);
   char *at = e->lent ? (char *)(e->lent + n) : NULL;
   for (int i = 0; at && i < l->n; i++) {
     const struct node *x = l->node[i];
-    if (!is_called(x) || node_has_value(x)) continue;
+    if (!is_called(x)) continue;
     e->lent[e->n_lent++] = (struct lent){ x->op, memcpy(at, x->attr, x->attr_bytes) };
     x->op->hold(at);
     at += (x->attr_bytes + 15) & ~15u;
@@ -95,13 +100,8 @@ static bool borrow(struct eval *e, const struct node_list *l, int n, size_t byte
 }
 
 bool eval_take_leaves(struct eval *e, const struct node_list *l) {
-  int n = 0, n_called = 0;
-  size_t bytes = 0;
-  for (int i = 0; i < l->n; i++) {
-    n += is_memory(l->node[i]);
-    if (is_called(l->node[i])) n_called++, bytes += (l->node[i]->attr_bytes + 15) & ~15u;
-  }
-  if (n_called && !borrow(e, l, n_called, bytes)) return false;
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += is_memory(l->node[i]);
   e->leaf = mem_alloc(sizeof *e->leaf * (size_t)(n + 1));
   if (!e->leaf) return false;
   for (int i = 0; i < l->n; i++)
@@ -139,7 +139,7 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (key.failed) return eval_no_memory();
   uint64_t hash = hash_bytes(key.bytes, key.n);
   e->plan = plan_find(key.bytes, key.n, hash);
-  if (e->plan) return NULL;
+  if (e->plan) return e->plan->calls_some && !borrow(e, l) ? eval_no_memory() : NULL;
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
   if (e->settings.device && !device)
@@ -147,13 +147,14 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
   if ((failure = unsized_in(&g.list))) return arena_free(g.arena), failure;
   int n_held;
-  struct node **held = hold_owners(l, &n_held);
+  struct node **held = borrow(e, l) ? hold_owners(l, &n_held) : NULL;
   if (!held) return arena_free(g.arena), eval_no_memory();
   g.device = device;
   int untold = n_untold(n_held, held);
   graph_unlock();
   eval_before_long();
   e->plan = plan_for(&g, &failure);
+  if (e->plan) e->plan->calls_some = e->n_lent != 0;
   if (e->plan && n_untold(n_held, held) == untold) plan_keep(e->plan, key.bytes, key.n, hash);
   nodes_release(n_held, held);
   mem_free(held);
