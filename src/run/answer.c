@@ -156,7 +156,8 @@ static bool is_only_here(const struct node *n) {
   return !n->value->verdict && buffer_is_only_here(n->value->buf);
 }
 
-static __attribute__((noinline)) weft_status await_each(int n, struct node *const node[], double seconds, struct failure **failure) {
+static __attribute__((noinline)) weft_status await_each(int n, struct node *const node[], double seconds,
+                                                        struct failure **failure) {
   double end = seconds >= 0 ? clock_seconds() + seconds : 0;
   /* what was enqueued last comes last: then nobody has to ask for the others */
   weft_status last = n > 1 ? await_while(node_is_done, node[n - 1], seconds, failure) : WEFT_OK;

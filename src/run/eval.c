@@ -235,19 +235,20 @@ struct failure *eval_look(int n, struct node *const target[]) {
   return f;
 }
 
-/* In the background; false: at once instead. A name that may be read is told at once, as of any other name, so no job is started: what
- * reads a name does not fail, as it is still to be used where the name is one of something. */
+/* In the background; false: at once instead. A name that may be read is told at once, as of any other name, so no job is started:
+ * what reads a name does not fail, as it is still to be used where the name is one of something. */
 static bool start(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
   bool reads_names = false;
   struct eval *e = mem_alloc(sizeof *e);
   if (!e || !eval_begin(e, n, target, o)) return mem_free(e), *failure = eval_no_memory(), true;
   graph_lock();
   struct failure *f = look_ahead(n, target, o->n_heirs ? NULL : &reads_names);
-  for (int i = 0; !f && !reads_names && i < n; i++) if (node_state_of(target[i]) == NODE_LAZY) node_set_state(target[i], NODE_QUEUED);
+  bool is_started = !f && !reads_names;
+  for (int i = 0; is_started && i < n; i++) if (node_state_of(target[i]) == NODE_LAZY) node_set_state(target[i], NODE_QUEUED);
   graph_unlock();
   e->job.run = run_job;
   e->job.end = end_job;
-  if (!f && !reads_names) return job_start(&e->job), true;
+  if (is_started) return job_start(&e->job), true;
   eval_free(e);
   mem_free(e);
   *failure = f;

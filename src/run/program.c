@@ -80,7 +80,7 @@ static bool is_memory(const struct node *n) { return n->op != &op_scalar && node
 
 static bool is_called(const struct node *n) { return (n->op == &op_host || n->op == &op_loop) && !node_has_value(n); }
 
-/* What the plan will call, held: in one block the list, then the attributes, which hold pointers and sizes. false: out of memory. */
+/* Holds what the plan will call: in one block a list, then attributes, which hold pointers and sizes. false: out of memory. */
 static bool borrow(struct eval *e, const struct node_list *l) {
   int n = 0;
   size_t bytes = 0;
