@@ -142,8 +142,16 @@ static weft_array *one_broadcast(weft_array *x) { return weft_broadcast(x, WEFT_
 static weft_array *one_like(weft_array *x) { return weft_broadcast_like(x, weft_mul(x, x)); }
 static weft_array *one_reshaped_like(weft_array *x) { return weft_reshape_like(x, weft_mul(x, x)); }
 
+static weft_array *one_windowed(weft_array *x) { return weft_window(x, 0, weft_integer(0), weft_dim(x, 0)); }
+static weft_array *one_repeated(weft_array *x) { return weft_repeat(x, 0, 1); }
+static weft_array *one_tiled(weft_array *x) { return weft_tile(x, 2, (int64_t[]){ 1, 1 }); }
+static weft_array *one_split(weft_array *x) {
+  weft_array *part;
+  return weft_split(x, 0, 1, &part), part;
+}
+
 TEST(the_gradient_by_a_view_is_by_the_view_whether_it_changes_anything_or_not) {
-  array_function views[] = { one_flipped, one_rolled, one_sliced, one_reshaped, one_broadcast, one_like, one_reshaped_like };
+  array_function views[] = { one_flipped, one_rolled, one_sliced, one_reshaped, one_broadcast, one_like, one_reshaped_like, one_windowed, one_repeated, one_tiled, one_split };
   for (size_t i = 0; i < sizeof views / sizeof *views; i++)
     for (int rows = 1; rows <= 2; rows++) {
       weft_scope *s = weft_scope_open();

@@ -200,7 +200,7 @@ weft_array *weft_window(weft_array *x, int axis, weft_array *at, int64_t n) {
   struct failure *why = place_check("weft_window", x, &axis, at);
   if (!why && n < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_window: the length %lld is negative", (long long)n);
   if (why) return array_failed(why);
-  if (known_integer(at, &known)) return known_window(false, x, axis, known, n);
+  if (known_integer(at, &known)) return array_apart_from(x, known_window(false, x, axis, known, n));
   weft_array *steps = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
   weft_array *index = weft_add(from_front(at, weft_size(x, axis)), steps);
   return weft_moveaxis(array_take(weft_moveaxis(x, axis, 0), 1, &index, BY_WINDOW), 0, axis);

@@ -160,7 +160,7 @@ static void split(struct node *x, int axis, int n, weft_array *parts[]) {
   struct failure *why = split_check(x, &axis, n, &length);
   weft_array *bad = why ? array_failed(why) : NULL, *all = array_of(x);
   for (int i = 0; i < n; i++, at = dim_add(at, length))
-    parts[i] = bad ? bad : array_slice(all, axis, at, length, 1);
+    parts[i] = bad ? bad : array_apart_from(all, array_slice(all, axis, at, length, 1));
 }
 
 void weft_split(weft_array *x, int axis, int n, weft_array *parts[]) {

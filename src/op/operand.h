@@ -75,6 +75,7 @@ weft_array *zeros_like(weft_array *x);                        /* the same, and i
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_cut(const char *fn, weft_array *, int axis, const dim *start, const dim *stop, int64_t step);
                                                               /* by integers made of sizes; NULL: left out. As Python cuts them */
+weft_array *array_apart_from(weft_array *x, weft_array *y); /* y, or, where it is x itself, that as a node of its own */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 struct node *node_along(const struct op *, struct node *x, int axis); /* its fold along an axis, in x's dtype; takes over x */

@@ -54,7 +54,7 @@ weft_array *weft_repeat(weft_array *x, int axis, int64_t n) {
   if (why) return array_of_bad(why, 1, &node);
   bool is_last = axis == node->rank - 1 && dim_is_known(node->dims[axis]) && node->dims[axis] >= LONG;
   if (is_last && n > 1 && n <= FEW && node->rank < WEFT_RANK_MAX) return COMPOSED(beside_each_other(node, n, dims));
-  return again("weft_repeat", node, times, true, dims);
+  return array_apart_from(x, again("weft_repeat", node, times, true, dims));
 }
 
 /* Both counted from the last axis, with ones in front. */
@@ -75,7 +75,7 @@ weft_array *weft_tile(weft_array *x, int rank, const int64_t times[]) {
   }
   if (!(n = node_reshape(n, most, dims))) return array_of(NULL);
   why = times_check("weft_tile", n, all, dims);
-  return why ? array_of_bad(why, 1, &n) : again("weft_tile", n, all, false, dims);
+  return why ? array_of_bad(why, 1, &n) : array_apart_from(x, again("weft_tile", n, all, false, dims));
 }
 
 /* The last `shift` elements come first. */

@@ -206,6 +206,8 @@ weft_array *array_apart(weft_array *x) {
   return operands("weft_slice", 1, &x, &n, &bad) ? whole(n, &op_reshape) : bad;
 }
 
+weft_array *array_apart_from(weft_array *x, weft_array *y) { return y == x || y->node == x->node ? array_apart(y) : y; }
+
 /* ---- Reshape ---- */
 
 static struct failure *reshape_misfit(const char *fn, const struct node *x, int rank, const dim dims[]) {
