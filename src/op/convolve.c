@@ -43,12 +43,19 @@ static weft_array *spread(weft_array *x, int axis, int64_t by) {
 
 static int64_t above_zero(int64_t n) { return n > 0 ? n : 0; }
 
-/* Zeros before and after an axis; below 0: elements less. */
+/* Elements less at the ends of an axis. */
+static weft_array *shortened(weft_array *x, int axis, int64_t before, int64_t after) {
+  return before || after ? weft_slice(x, axis, before, after ? -after : WEFT_END, 1) : x;
+}
+
+/* Zeros before and after an axis; below 0: elements less, of x, or of the zeros where x has not so many. */
 static weft_array *padded(weft_array *x, int axis, int64_t before, int64_t after) {
-  if (before < 0 || after < 0)
-    x = weft_slice(x, axis, above_zero(-before), after < 0 ? after : WEFT_END, 1);
-  if (before <= 0 && after <= 0) return x;
-  return weft_pad(x, axis, above_zero(before), above_zero(after), weft_integer(0));
+  if (weft_check(x)) return x;
+  int64_t zeros[2] = { above_zero(before), above_zero(after) }, less[2] = { above_zero(-before), above_zero(-after) };
+  bool has_so_many = dim_is_known(size_of(x, axis)) && less[0] + less[1] <= size_of(x, axis);
+  if (has_so_many) x = shortened(x, axis, less[0], less[1]); /* what is left out is not read at all */
+  if (zeros[0] || zeros[1]) x = weft_pad(x, axis, zeros[0], zeros[1], weft_integer(0));
+  return has_so_many ? x : shortened(x, axis, less[0], less[1]);
 }
 
 static weft_array *surrounded(const struct convolution *c, weft_array *x) {
