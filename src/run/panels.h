@@ -16,7 +16,7 @@ struct buffer;
 /* What was packed, and how: equal bytes of this are equal panels of a buffer. */
 struct panels_form {
   int64_t offset, row, column;  /* bytes: of the operand in the buffer, and between its elements */
-  int64_t k, n;
+  int64_t run, k, n;            /* run: of rows, see struct product */
   int64_t dtype, width, together, unit; /* unit: the address of the contractor */
 };
 

@@ -49,6 +49,7 @@ void product_of(struct product *p, const struct contraction *c) {
   find_matrix(&p->a, c, &c->a, c->a_dtype);
   find_matrix(&p->b, c, &c->b, c->b_dtype);
   find_matrix(&p->y, c, &c->y, p->reg);
+  p->run = c->b_run;
   find_made(&p->a, c->maker[0]);
   find_made(&p->b, c->maker[1]);
   if (c->is_turned) turn(p);
@@ -97,6 +98,7 @@ static const struct strategy *strategy_of(const struct product *p) {
   static const struct strategy *const strategies[] = { &strategy_dots, &strategy_tiles, &strategy_small, &strategy_flat,
                                                      &strategy_panels };
   int i = 0;
+  if (p->run) return &strategy_panels;
   while (!strategies[i]->applies(p)) i++; /* the last always does */
   return strategies[i];
 }
@@ -296,6 +298,7 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   else show_operand(s, c->maker[0], &c->a, t);
   text_add(t, ", b=");
   show_operand(s, c->maker[1], &c->b, t);
+  if (c->b_run) text_addf(t, " in runs of %lld", (long long)c->b_run);
   if (c->y.store >= 0) text_add(t, ", y="), store_show(s, c->y.store, t);
   text_add(t, ")");
 }

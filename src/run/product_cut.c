@@ -67,6 +67,7 @@ int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes
 }
 
 bool product_may_share(const struct product *p) {
+  if (p->run) return true;
   for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
   if ((p->threads == 1 && !product_is_kept(p)) || p->then || p->c->is_fed) return false;
   return product_is_kept(p) || panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->cut.n_strips * p->cut.width);

@@ -4,10 +4,13 @@
  * A piece is the part of an operand that its kernel makes at a time. Where lanes run along k it is some parts over all of k, or a
  * strip; else all of the cell, some of k at a time. */
 #include "run/product.h"
+#include <string.h>
 
 enum {
   PACKED_ROWS = 16,         /* of b that are packed at a time, so that memory is read in runs and not a vector a row */
-  PIECE = 1 << 14           /* elements of an operand that are made at a time: they stay in the first two caches */
+  PIECE = 1 << 14,          /* elements of an operand that are made at a time: they stay in the first two caches */
+  TURNED_ROWS = 256         /* of an operand in runs that are packed in the order of memory, before each goes to its place. 49 rows by 4608 x 512
+                               on one thread: 3.9 ms with 128, 3.6 with 256 */
 };
 
 /* ---- how large pieces and panels are ---- */
@@ -54,6 +57,7 @@ static size_t measure_pieces(const struct product *p) {
     int64_t high = piece_rows(p, p->packs.held), wide = product_lies_along_k(p) ? p->cut.width : p->cut.cell_columns;
     b = product_lies_along_k(p) ? wide * (high * p->size + gap) : high * (wide * p->size + gap);
   }
+  if (p->run) b = TURNED_ROWS * p->cut.width * p->size + PANEL_SLACK;
   return padded(a > b ? a : b);
 }
 
@@ -163,12 +167,30 @@ static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int
                              b.row, b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
 }
 
+/* All rows of the strip at column j of a right operand in runs. They are read as they stand, channel by channel with its places side by
+ * side, and row i there is row i % places * run + i / places here. */
+static void pack_runs(struct worker *w, int64_t j) {
+  const struct product *p = w->p;
+  int64_t places = p->k / p->run, row = p->cut.width * p->size, n;
+  const uint8_t *from = operand_corner(w, &p->b, 0, w->cell.column + j);
+  uint8_t *to = strip_at(w, j);
+  for (int64_t i = 0, channel = 0, place = 0; i < p->k; i += n) {
+    n = least(TURNED_ROWS, p->k - i);
+    pack(p, &(struct panel){ from + i * p->size, w->piece, p->size, p->b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
+    for (int64_t r = 0; r < n; r++) {
+      memcpy(to + (place * p->run + channel) * row, w->piece + r * row, (size_t)row);
+      if (++place == places) place = 0, channel++;
+    }
+  }
+}
+
 /* n rows of b from `from` on, of the strips of the cell from column `first` on. */
 void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
   const struct product *p = w->p;
   int64_t run = piece_rows(p, n), all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
           wide = product_lies_along_k(p) ? p->cut.width : all;
-  for (int64_t j = first; j < w->cell.columns; j += wide)
+  for (int64_t j = first; p->run && j < w->cell.columns; j += p->cut.width) pack_runs(w, j);
+  for (int64_t j = first; !p->run && j < w->cell.columns; j += wide)
     for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
       pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
   if (product_has_starts(p)) begin_fours(w, first, n);

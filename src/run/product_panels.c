@@ -36,7 +36,7 @@ static bool is_close(const struct product *p) {
 static void choose(struct product *p) {
   bool a = p->a.dtype != p->reg || p->a.maker || (!is_close(p) && !p->c->is_fed);
   int64_t chunk = KIR_PRODUCT_BLOCK * (kir_is_float(p->reg) ? 1 : p->packs.together); /* integers have no order */
-  bool b = product_is_kept(p) || !is_read_in_place(p);
+  bool b = product_is_kept(p) || p->run || !is_read_in_place(p);
   p->packs = (struct packing){ .a = a, .b = b, .together = p->packs.together, .chunk = chunk, .held = p->k };
   p->packs.shares_b = p->packs.b && product_may_share(p);
   product_cut_cells(p, COLUMNS * p->packs.together, PARTS);

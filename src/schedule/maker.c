@@ -166,12 +166,74 @@ static bool find_maker(struct work *w, struct group *g, int k) {
   return true;
 }
 
+/* ---- right operands that are turned while they are packed ----
+ * Weights [o, c, places] as the columns of a product whose sums go through the places and then the channels: a reshape that no
+ * strides can express, so that they are copied (prepare.c). If that is all that is done with them they are read where they are: a
+ * copy of 512 x 512 x 9 takes as long as the products with 49 rows. */
+
+enum {
+  LEAST_TURNED = 33,            /* rows of the product: with more than two patches its right operand is packed (run/product.h); .. */
+  LEAST_HELD = 1 << 18          /* .. so it is with more bytes than that */
+};
+
+static bool may_be_turned(const struct work *w, const struct group *g) {
+  const struct node *n = g->product, *b = n->in[1];
+  int64_t m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1], k = b->dims[b->rank - 2];
+  if (work_is_for_device(w) || g->feeds || g->made_by[1] >= 0 || contract_is_turned(n) || node_count(n) != m * columns) return false;
+  if (n->in[0]->dtype != b->dtype || (b->dtype != WEFT_F32 && b->dtype != WEFT_F64)) return false;
+  return m >= LEAST_TURNED && node_count(b) == k * columns && (double)k * (double)columns * kir_width((weft_dtype)b->dtype) > LEAST_HELD;
+}
+
+/* The copy that an operand shows, of an array that nobody else uses and that is nobody's result: no update overwrites it before
+ * the product reads it. NULL: it is another. */
+static const struct node *copy_shown(struct work *w, const struct node *operand) {
+  const struct node *copy = edge_of(operand).base, *x = operand;
+  if (copy->op != &op_cast || !local_of(copy)->is_alone || copy->in[0]->dtype != copy->dtype) return NULL;
+  for (; x->op != &op_value; x = x->in[0])
+    if (local_of(x)->n_uses != 1 || w->item[x->slot].is_target || (x != copy && x->op->kind != OP_VIEW)) return NULL;
+  return local_of(x)->n_uses == 1 ? copy : NULL;
+}
+
+/* Whether the operand [k, n] is the copy [n, k], column by column. */
+static bool shows_columns(struct work *w, const struct node *operand, const struct node *copy) {
+  struct place p;
+  const struct place *dense = &w->item[copy->slot].place;
+  int64_t k = operand->dims[operand->rank - 2];
+  return node_count(copy) == node_count(operand) && place_of(w, operand, &p) && p.store == dense->store && p.offset == dense->offset &&
+         p.stride[operand->rank - 2] == 1 && p.stride[operand->rank - 1] == k;
+}
+
+/* Axes [n, places.., c] of what is copied, of which the places are neighbours and so are the channels behind them. Rows of a run; 0: it
+ * lies otherwise. */
+static int64_t run_of(const struct node *copy, const struct place *p, int64_t k, int64_t *column) {
+  int64_t d[WEFT_RANK_MAX], s[WEFT_RANK_MAX], stride = 1;
+  int n = 0;
+  for (int i = 0; i < copy->rank; i++) if (copy->dims[i] != 1) d[n] = copy->dims[i], s[n++] = p->stride[i];
+  if (n < 3 || d[0] * k != node_count(copy)) return 0;
+  for (int i = n - 2; i > 0; stride *= d[i--]) if (s[i] != stride) return 0;
+  *column = s[0];
+  return s[n - 1] == stride && s[0] >= k ? d[n - 1] : 0;
+}
+
+static void find_runs(struct work *w, struct group *g) {
+  const struct node *operand = g->product->in[1], *copy = may_be_turned(w, g) ? copy_shown(w, operand) : NULL;
+  struct place from;
+  int h = copy ? w->item[copy->slot].group : -1;
+  if (h < 0 || w->group[h].n_items != 1 || !shows_columns(w, operand, copy) || !place_of(w, copy->in[0], &from)) return;
+  int64_t k = operand->dims[operand->rank - 2], column, run = run_of(copy, &from, k, &column);
+  if (!run) return;
+  g->run = run, g->right = (struct binding){ .store = from.store, .offset = from.offset, .stride = { k / run, column } };
+  w->group[h].is_dead = true;
+  w->out->store[w->item[copy->slot].place.store].bytes = 0;
+}
+
 bool makers_find(struct work *w) {
   for (int i = 0; i < w->n_groups && w->fuse; i++) {
     struct group *g = &w->group[i];
     if (g->is_dead || !g->product || g->fed_by >= 0) continue;
     for (int k = 0; k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
       if (!find_maker(w, g, k)) return false;
+    find_runs(w, g);
   }
   return true;
 }

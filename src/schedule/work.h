@@ -40,6 +40,8 @@ struct group {
   int for_operand;            /* of its first item */
   int made_by[2];             /* the groups that compute the operands of the product; -1: it stands in memory */
   struct maker *maker;        /* the only result is an operand of a product, and never whole */
+  struct binding right;       /* of the product: where its right operand stands, if that is in runs; */
+  int64_t run;                /* rows of one; 0: it is not (see b_run in step.h) */
   int n_items, room;
   int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
