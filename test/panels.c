@@ -25,13 +25,22 @@ static weft_array *array_of(int64_t rows, int64_t columns, int64_t seed) {
   return a;
 }
 
-/* How a constant stands: as [K,N], as its transpose, backwards, or as a part of something larger. */
-enum layout { ROWS, COLUMNS, BACKWARDS, PART, LAYOUTS };
+/* How a constant stands: as [K,N], as its transpose, backwards, as a part of something larger, or as the weights of a convolution,
+ * [N, channels, places], whose rows go through the places and then the channels. */
+enum layout { ROWS, COLUMNS, BACKWARDS, PART, RUNS, LAYOUTS };
+enum { PLACES = 10, CHANNELS = K / PLACES };
+
+/* [N, channels, places] -> [K, N] */
+static weft_array *turned(weft_array *w) {
+  weft_array *apart = weft_reshape(w, WEFT_DIMS(N, CHANNELS, PLACES));
+  return weft_transpose(weft_reshape(weft_transpose(apart, (int[]){ 0, 2, 1 }), WEFT_DIMS(N, K)), NULL);
+}
 
 static weft_array *laid(enum layout how, int64_t seed) {
   if (how == COLUMNS) return weft_transpose(array_of(N, K, seed), NULL);
   if (how == BACKWARDS) return weft_flip(array_of(K, N, seed), 0);
   if (how == PART) return weft_slice(weft_slice(array_of(K + 3, N + 5, seed), 0, 2, K + 2, 1), 1, 3, N + 3, 1);
+  if (how == RUNS) return turned(array_of(N, K, seed));
   return array_of(K, N, seed);
 }
 
@@ -39,6 +48,7 @@ static float element(enum layout how, int64_t seed, int64_t i, int64_t j) {
   if (how == COLUMNS) return number(seed + j * K + i);
   if (how == BACKWARDS) return number(seed + (K - 1 - i) * N + j);
   if (how == PART) return number(seed + (i + 2) * (N + 5) + j + 3);
+  if (how == RUNS) return number(seed + j * K + i % CHANNELS * PLACES + i / CHANNELS);
   return number(seed + i * N + j);
 }
 
@@ -105,6 +115,31 @@ SCOPED(products_by_kept_panels_have_the_bits_of_a_plain_loop_for_any_number_of_r
       for (int64_t m = 1; m < 40; m += m < 4 ? 1 : 9) packs(f, 3, m, how, how);
     }
   N = 130;
+}
+
+SCOPED(weights_that_are_turned_are_packed_from_where_they_are) {
+  for (int64_t m = 30; m < 70; m += 13) {
+    weft_array *w = array_of(N, K, 3), *y = weft_matmul(array_of(m, K, 1), turned(w));
+    EXPECT_INT(!!strstr(weft_show(1, &y, "plan"), "in runs of 53"), m > 32);
+    expect_product(y, m, 1, RUNS, 3);
+  }
+}
+
+/* What else is done with the weights is done to what they were. */
+SCOPED(weights_that_are_turned_and_updated_are_multiplied_first) {
+  for (int i = 0; i < 2; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(40, K)), weft_input(WEFT_F32, WEFT_DIMS(N, K)) };
+    weft_array *more = i ? weft_add(in[1], weft_scalar(0)) : in[1], *v = weft_scalar(9);
+    weft_array *out[] = { weft_put(more, weft_slice(more, 0, 0, 7, 1), v, WEFT_SET), weft_matmul(in[0], turned(more)) };
+    weft_function *f = weft_compile(s, 2, in, 2, out);
+    weft_array *x[] = { array_of(40, K, 1), array_of(N, K, 3) }, *y[2];
+    weft_call(f, 2, x, 2, y);
+    expect_product(y[1], 40, 1, RUNS, 3);
+    float first;
+    EXPECT_OK(weft_read(weft_slice(weft_flatten(y[0], 0, 1), 0, 0, 1, 1), WEFT_F32, &first, sizeof first));
+    EXPECT(first == 9);
+  }
 }
 
 SCOPED(functions_that_share_a_constant_share_its_panels) {
