@@ -271,7 +271,8 @@ weft_array *call_quantile(const struct name *row, PyObject *const arg[]) {
   }
   int64_t m = weft_dim(q, 0);
   weft_array *each[64], *all = NULL;
-  if (m > 64) return PyErr_Format(PyExc_ValueError, "quantile: 64 shares are the most, not %lld", (long long)m), NULL;
+  if (m < 0) return PyErr_Format(PyExc_ValueError, "%s: how many shares there are is not known yet", row->name), NULL;
+  if (m > 64) return PyErr_Format(PyExc_ValueError, "%s: 64 shares are the most, not %lld", row->name, (long long)m), NULL;
   for (int64_t i = 0; i < m; i++) {
     share.q = weft_at(q, 0, weft_integer(i));
     if (!(each[i] = reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]))) return NULL;

@@ -217,3 +217,12 @@ def test_sizes_as_arrays(rng):
     for shape in ((-1,), (weft.array(-1),), (0.5,), (weft.array([1, 2]),)):
         with pytest.raises((ValueError, TypeError)):
             weft.sized(shape)
+
+
+@pytest.mark.parametrize("how", [dict(padding=[(-2 ** 63, 2 ** 63 - 1)]), dict(padding=[(2 ** 63 - 8, 2 - 2 ** 63)]), dict(padding=2 ** 62), dict(spread=2 ** 62)])
+def test_paddings_beyond_any_array_are_refused_by_name(how):
+    x, w = weft.ones((1, 5, 4)), weft.ones((6, 2, 4))
+    conv = lambda a, b: weft.conv(a, b, **how)
+    for f, a in ((conv, x), (weft.compile(conv), x), (weft.vmap(lambda a: conv(a, w)), None)):
+        with pytest.raises(ValueError, match="^conv: (padding|axis 1)"):
+            f(a, w) if a is not None else f(weft.stack([x, x]))

@@ -10,6 +10,7 @@
  *
  * Derivatives are convolutions again: by x of dy, spread by the stride, with the flipped kernel; by w of x with dy, stride
  * and dilation changing places. So they are own rules, and derivatives of derivatives follow. */
+#include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 #include "op/convolve.h"
@@ -24,6 +25,8 @@ enum {
   MANY_PLACES = 64,     /* so many products are too many */
   MOST_COPIED = 2       /* axes between whose windows, with groups, batch and channels, are not more than 8 */
 };
+
+static const int64_t MOST_PLACES = INT64_C(1) << 48; /* along an axis, with its padding: no memory has so many, and sums of them fit */
 
 static const char fn[] = "weft_conv";
 
@@ -413,6 +416,10 @@ static struct failure *check_options(const struct convolution *c) {
     if (c->stride[k] < 1 || c->dilation[k] < 1 || c->spread[k] < 1)
       return fail(WEFT_ERR_ARG, scope_origin(), "%s: stride %lld, dilation %lld, spread %lld on axis %d: all are at least 1", fn,
                   (long long)c->stride[k], (long long)c->dilation[k], (long long)c->spread[k], k + 1);
+  for (int k = 0; k < c->n; k++)
+    if (llabs(c->before[k] / 2) > MOST_PLACES / 2 || llabs(c->after[k] / 2) > MOST_PLACES / 2)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: padding %lld before and %lld after on axis %d: more than any array has", fn,
+                  (long long)c->before[k], (long long)c->after[k], k + 1);
   return NULL;
 }
 
@@ -439,6 +446,9 @@ static struct failure *check_sizes(const struct convolution *c, const struct nod
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the kernel %s has no size on axis %d", fn, shape_show(w, &b), k + 1);
     if (!dim_is_known(size)) continue;
     __int128 room = (size ? (__int128)(size - 1) * c->spread[k] + 1 : 0) + c->before[k] + c->after[k];
+    if (room > MOST_PLACES)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axis %d of %s, spread by %lld and with %lld before and %lld after, is longer than any array", fn,
+                  k + 1, shape_show(x, &a), (long long)c->spread[k], (long long)c->before[k], (long long)c->after[k]);
     if (room < 1 || (__int128)(kernel - 1) * c->dilation[k] >= room)
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: on axis %d the kernel %s is longer than %s with its padding", fn, k + 1,
                   shape_show(w, &b), shape_show(x, &a));
