@@ -591,6 +591,9 @@ weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments
 weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of n = m 2^k elements with m 1, 12, 20 or 28, times a
                                                            matrix of signs: Paley's or Williamson's of order m by that of 2^k,
                                                            (-1)^(bits that i and j share); times scale; 0: 1 / sqrt(n) */
+weft_array *weft_fft(weft_array *, int is_inverse, double scale);  /* the last axis, of n elements: scale times the sum over j of
+                                                           x_j e^(-2 pi i j k / n), inverse e^(2 pi i j k / n). c128 of f64 and
+                                                           c128, else c64. Its time grows with the prime divisors of n */
 weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs: */

@@ -308,7 +308,7 @@ bool plain_knows(const struct op *op) {
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
   case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_code_product ||
-                          op == &op_depthwise || op == &op_host || is_linear(op);
+                          op == &op_depthwise || op == &op_fourier || op == &op_host || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -527,6 +527,63 @@ static struct plain plain_code_product(const struct plain *const in[], const int
   }
   plain_free(&w);
   return y;
+}
+
+/* Rounded to the dtype after every operation, as there. */
+static double rounded(weft_dtype d, double x) { return d == WEFT_F32 ? (double)(float)x : x; }
+
+/* The passes of op/fourier.h as its formula has them: A_l[k, b] at k n / l + b. */
+static void plain_fourier(const struct plain *const in[], int n_in, struct plain out[2]) {
+  const struct plain *x = in[0], *turns = in[n_in - 1];
+  weft_dtype d = x->dtype;
+  int64_t n = x->dims[x->rank - 1], half = turns->count / 2;
+  double *a = calloc((size_t)n * 4, sizeof *a), *b = a + 2 * n;
+  for (int k = 0; k < 2; k++) out[k] = plain_new(d, x->rank, x->dims);
+  for (int64_t row = 0; row < x->count / n; row++) {
+    for (int64_t i = 0; i < n; i++) a[2 * i] = plain_f(x, row * n + i), a[2 * i + 1] = n_in == 3 ? plain_f(in[1], row * n + i) : 0;
+    for (int64_t l = 1, r, at = 0; l < n; l *= r) {
+      int64_t left = n / l, odd = left;
+      while (odd % 2 == 0) odd /= 2;
+      for (r = odd > 1 ? 3 : left % 4 ? 2 : 4; odd > 1 && odd % r; r += 2) continue;
+      int64_t rest = n / (l * r);
+      for (int64_t k = 0; k < l; k++)
+        for (int64_t i = 0; i < rest; i++) {
+          double z[4][2];
+          for (int64_t v = 0; v < r && r % 2 == 0; v++) {
+            const double *from = a + 2 * (k * left + i + v * rest);
+            double c = v && l > 1 ? plain_f(turns, at + (v - 1) * l + k) : 1, s = v && l > 1 ? plain_f(turns, half + at + (v - 1) * l + k) : 0;
+            bool is_turned = v && l > 1;
+            z[v][0] = is_turned ? rounded(d, rounded(d, from[0] * c) - rounded(d, from[1] * s)) : from[0];
+            z[v][1] = is_turned ? rounded(d, rounded(d, from[0] * s) + rounded(d, from[1] * c)) : from[1];
+          }
+          for (int64_t u = 0; u < r; u++) {
+            double *to = b + 2 * ((k + l * u) * rest + i);
+            if (r == 2) {
+              for (int q = 0; q < 2; q++) to[q] = rounded(d, u ? z[0][q] - z[1][q] : z[0][q] + z[1][q]);
+            } else if (r == 4) {
+              double p[2], m[2];
+              for (int q = 0; q < 2; q++) p[q] = rounded(d, u % 2 ? z[0][q] - z[2][q] : z[0][q] + z[2][q]), m[q] = rounded(d, u % 2 ? z[1][q] - z[3][q] : z[1][q] + z[3][q]);
+              to[0] = rounded(d, u == 0 ? p[0] + m[0] : u == 1 ? p[0] + m[1] : u == 2 ? p[0] - m[0] : p[0] - m[1]);
+              to[1] = rounded(d, u == 0 ? p[1] + m[1] : u == 1 ? p[1] - m[0] : u == 2 ? p[1] - m[1] : p[1] + m[0]);
+            } else {
+              to[0] = a[2 * (k * left + i)], to[1] = a[2 * (k * left + i) + 1];
+              for (int64_t v = 1; v < r; v++) {
+                const double *from = a + 2 * (k * left + i + v * rest);
+                int64_t j = v * (k + l * u) % (l * r);
+                double c = plain_f(turns, at + j), s = plain_f(turns, half + at + j);
+                to[0] = rounded(d, to[0] + rounded(d, rounded(d, from[0] * c) - rounded(d, from[1] * s)));
+                to[1] = rounded(d, to[1] + rounded(d, rounded(d, from[0] * s) + rounded(d, from[1] * c)));
+              }
+            }
+          }
+        }
+      at += r % 2 ? r * l : (r - 1) * l;
+      double *t = a;
+      a = b, b = t;
+    }
+    for (int64_t i = 0; i < n; i++) for (int k = 0; k < 2; k++) plain_set_f(&out[k], row * n + i, a[2 * i + k]);
+  }
+  free(a < b ? a : b);
 }
 
 /* Sums over the columns of a kernel, in single precision and in order, and those of its rows added in order. */
@@ -781,6 +838,12 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);
     f->out[0] = plain_code_product(in, n->attr);
+    return true;
+  }
+  if (n->op == &op_fourier) {
+    f->n = 2;
+    f->out = room_for(2, sizeof *f->out);
+    plain_fourier(in, n->n_in, f->out);
     return true;
   }
   if (n->op == &op_depthwise) {

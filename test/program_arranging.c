@@ -253,6 +253,10 @@ BUILD(outer) { return weft_outer(in[0], in[1]); }
 BUILD(addmm) { return weft_addmm(in[1], weft_outer(in[0], in[0]), weft_outer(in[0], in[1]), 0.5, 2); }
 BUILD(matrix_power) { return weft_matrix_power(in[2], s->p[0]); }
 BUILD(hadamard) { return weft_hadamard(in[2], s->p[0] ? 0.5 : 0); }
+BUILD(fft) {
+  weft_array *y = weft_fft(s->p[0] ? weft_complex(in[2], weft_flip(in[2], 0)) : in[2], s->p[0] > 1, 0.5);
+  return weft_sub(weft_real(y), weft_imag(y));
+}
 BUILD(gather_mm) { return weft_gather_mm(in[2], in[2], weft_full(WEFT_I32, WEFT_DIMS(2), 0), NULL); }
 BUILD(block_masked_mm) { return weft_block_masked_mm(in[2], in[2], 2, NULL, weft_full(WEFT_BOOL, WEFT_DIMS(1, 1), (double)s->p[0]), NULL); }
 BUILD(segmented_mm) { return weft_segmented_mm(in[2], in[2], weft_from(WEFT_I32, WEFT_DIMS(2, 2), (int32_t[]){ 0, 1, (int32_t)(s->p[0] & 1), 2 })); }

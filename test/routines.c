@@ -43,6 +43,7 @@ TEST(routines_are_assembled) {
     for (int wide = 0; wide < 2; wide++) ask(matrices[i], wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 5, 5 }, (int64_t[]){ 0, 0 });
   for (int n = 100; n <= 10000; n *= 100) ask("select", WEFT_F32, (int64_t[]){ 3, n }, (int64_t[]){ 2, 5 });
   ask("select", WEFT_I64, (int64_t[]){ 3, 10000 }, (int64_t[]){ 2, 5 });
+  for (int wide = 0; wide < 2; wide++) ask("fourier", wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 3, 60 }, (int64_t[]){ 0, 0 });
   for (int k = 0; k < 4; k++) ask_stencil(k & 1, k & 2 ? (int64_t)1 << 32 : 5);
   routine_show(NULL, NULL);
   EXPECT(a.n_different > 20);
@@ -380,6 +381,28 @@ TEST(cuda_convolves_channels_as_the_host_does) {
     weft_array *x = drawn_floats(WEFT_DIMS(k < 16 ? 2 : 1, 11, k < 16 ? 23 : 17, 22), 7);
     if (k % 3 == 0) x = weft_put(x, weft_slice(x, 2, 3, 4, 1), weft_scalar(INFINITY), WEFT_SET);
     compare("channels", by_channels, x);
+    weft_scope_discard(s);
+  }
+}
+
+static int by_passes(weft_array *x, weft_array *y[]) {
+  weft_array *z = weft_complex(x, weft_flip(x, 0)), *f = weft_fft(z, 1, 0.5), *d;
+  y[0] = weft_real(weft_fft(x, 0, 1)), y[1] = weft_imag(f), y[2] = weft_imag(weft_fft(x, 1, 3));
+  weft_array *loss = weft_sum(weft_mul(weft_real(weft_fft(weft_mul(x, x), 0, 1)), x), WEFT_ALL);
+  return weft_grad(loss, 1, &x, &d), y[3] = d, 4;
+}
+
+TEST(cuda_transforms_rows_as_the_host_does) {
+  static const int64_t lengths[] = { 1, 2, 3, 4, 8, 15, 64, 98, 256, 97, 512, 720 };
+  test_watchdog(240);
+  if (!has_gpu()) return;
+  every_nan = any_zero = false;
+  for (int k = 0; k < 24; k++) {
+    weft_scope *s = weft_scope_open();
+    int64_t n = lengths[k % 12];
+    weft_array *x = weft_cast(drawn_floats(WEFT_DIMS(n < 90 ? 5 : 2, n), 7), k < 12 ? WEFT_F32 : WEFT_F64);
+    if (k % 5 == 4) x = weft_put(x, weft_slice(x, 1, 0, 1, 1), weft_scalar(INFINITY), WEFT_SET);
+    if (!is_slow() || n < 512) compare("transforms", by_passes, x);
     weft_scope_discard(s);
   }
 }

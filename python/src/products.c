@@ -136,6 +136,15 @@ weft_array *call_hadamard(const struct name *row, PyObject *const arg[]) {
   return !x || PyErr_Occurred() ? NULL : weft_hadamard(x, scale);
 }
 
+/* (a, inverse, scale) */
+weft_array *call_fft(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int is_inverse = x ? PyObject_IsTrue(arg[1]) : -1;
+  double scale = is_inverse < 0 ? 0 : PyFloat_AsDouble(arg[2]);
+  (void)row;
+  return is_inverse < 0 || PyErr_Occurred() ? NULL : weft_fft(x, is_inverse, scale);
+}
+
 /* (x, dims, traditional, base, scale, offset, freqs) */
 weft_array *call_rope(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0);

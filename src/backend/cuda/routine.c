@@ -8,7 +8,7 @@ static const struct { const char *name; routine_run *run; } routines[] = {
   { "cholesky", cholesky_there }, { "cholesky_solve", cholesky_solve_there }, { "triangle", triangle_there }, { "lu", lu_there },
   { "solve", solve_there }, { "inverse", inverse_there }, { "determinant", determinant_there }, { "adjugate", adjugate_there },
   { "tally", tally_there }, { "bins", bins_there }, { "dequantize", dequantize_there }, { "code_product", code_product_there },
-  { "stencil", stencil_there }, { "cofactors", cofactors_there },
+  { "stencil", stencil_there }, { "cofactors", cofactors_there }, { "fourier", fourier_there },
 };
 
 int cuda_routine(struct gpu *g, const struct routine_call *c, bool only_asks) {

@@ -16,6 +16,7 @@ routine_run tally_there, bins_there; /* gpu_bins.c */
 routine_run dequantize_there, code_product_there; /* gpu_codes.c */
 routine_run stencil_there; /* gpu_stencil.c */
 routine_run cofactors_there; /* gpu_cofactors.c */
+routine_run fourier_there; /* gpu_fourier.c */
 
 int cuda_routine(struct gpu *, const struct routine_call *, bool only_asks);
 

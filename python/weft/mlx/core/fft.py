@@ -1,6 +1,6 @@
-"""Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
-(Cooley and Tukey; up to about 512 the turns between are part of the second matrices), one that is not becomes a convolution of a length
-that is a power of two (Bluestein). Complex numbers are pairs of real ones there, so products are those of real matrices, in float32 or
+"""Fourier transforms. Of a length up to some thousands whose prime divisors are small they are one step of weft's own (weft_fft), of few
+elements, or of one prime, a product with a small real matrix. Longer ones are taken apart (Cooley and Tukey), those of large primes
+become a convolution of a length that is a power of two (Bluestein); complex numbers are pairs of real ones there. All in float32 or
 float64 as the input is. Of long ones the mean is taken out first: the frequency 0 of numbers that are not around 0 is so large that it
 would show in the last digits of others."""
 import array as _memory
@@ -15,7 +15,8 @@ from .._device import _place_all
 _mlx = _core._mlx
 _LARGEST = 64  # the most of a divisor
 _DIRECT = 128  # a length that is one product with a matrix
-_TURNED = 1 << 14  # the most of n m where turns are part of the second matrices: 4 n m numbers
+_SHORT, _STEP = 32, 1 << 13  # lengths of weft_fft (fewer elements are faster by a matrix), ..
+_PRIMES = (2, 3, 5, 7)  # .. which are products of these
 _LONG = 1 << 12  # a length from which on the mean is taken out, and cosines are computed anew
 
 
@@ -48,19 +49,6 @@ def _first_memory(p, sign, is_wide):
     at = [[_angle(j * k, p) for j in range(p)] for k in range(p)]
     rows = [([c for c, _ in row] + [-sign * s for _, s in row], [sign * s for _, s in row] + [c for c, _ in row]) for row in at]
     return _memory.array("d" if is_wide else "f", [x for pair in rows for row in pair for x in row])
-
-
-@functools.lru_cache(16)
-def _second_memory(p, m, count, n_parts, sign, is_wide):
-    """For each k1 < p the real form of e^(sign 2 pi i j2 (k1 + p k2) / (p m)) of j2 < m, k2 < count."""
-    turns, found = [_angle(k, p * m) for k in range(p * m)], _memory.array("d" if is_wide else "f")
-    for k1 in range(p):
-        at = [[turns[j * (k1 + p * k2) % (p * m)] for k2 in range(count)] for j in range(m)]
-        for row in at:
-            found.extend([c for c, _ in row] + [sign * s for _, s in row][:count * (n_parts - 1)])
-        for row in at:
-            found.extend([-sign * s for _, s in row] + [c for c, _ in row][:count * (n_parts - 1)])
-    return found
 
 
 @functools.lru_cache(64)
@@ -101,16 +89,6 @@ def _first(pair, p, sign):
     return matrix[:, :p] @ re if im is None else matrix @ _mlx.concatenate([re, im], -2)
 
 
-def _second(rows, p, m, sign, count, n_parts):
-    """Transforms of length m of rows that are to be turned first, [.., 2 p, m] -> pairs of [.., count, p]: each k1 has a matrix of its own."""
-    front, is_wide = rows.shape[:-2], rows.dtype == _mlx.float64
-    matrix = _constant(_second_memory(p, m, count, n_parts, sign, is_wide), (p, 2 * m, n_parts * count))
-    rows = _mlx.moveaxis(rows.reshape((math.prod(front), p, 2 * m)), 1, 0)
-    y = (rows @ matrix).reshape((p, math.prod(front), n_parts, count))
-    parts = [_mlx.moveaxis(y[:, :, k], 0, -1).reshape(front + (count, p)) for k in range(n_parts)]
-    return parts[0], parts[1] if n_parts == 2 else None
-
-
 def _turned(pair, other):
     """The product of complex numbers."""
     (a, b), (c, d) = pair, other
@@ -137,23 +115,34 @@ def _divisor(n):
     return next((p for p in divisors if p * p >= n), divisors[-1] if divisors else None)
 
 
+@functools.lru_cache(256)
+def _is_step(n):
+    """Whether weft_fft is asked for it."""
+    rest = n
+    for p in _PRIMES:
+        while rest % p == 0:
+            rest //= p
+    return rest == 1 and _SHORT <= n <= _STEP
+
+
 def _dft(pair, sign=-1, count=None, n_parts=2):
     """Sum over j of x_j e^(sign 2 pi i j k / n), of k < count at least; with one part its real part at least. The last axis of the result may be
     two: whoever reshapes them to one after all else is done saves a copy."""
     n = pair[0].shape[-1]
     count, p = count or n, _divisor(n)
+    if _is_step(n):
+        found = _mlx._fft(pair[0] if pair[1] is None else _mlx._complex(*pair), sign > 0, 1.0)
+        return _mlx.real(found), _mlx.imag(found)
     if n <= _DIRECT:
         return _times(pair, n, sign, count, n_parts)
-    return _bluestein(pair, sign) if p is None else _in_two(pair, p, n // p, sign, count, n_parts)
+    return _bluestein(pair, sign) if p is None else _in_two(pair, p, n // p, sign)
 
 
-def _in_two(pair, p, m, sign, count, n_parts):
+def _in_two(pair, p, m, sign):
     """With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2 of length m of the transforms over j1 of length p,
     turned by e^(sign 2 pi i j2 k1 / n)."""
     n, front = p * m, pair[0].shape[:-1]
     rows = _first(_each(pair, lambda x: x.reshape(front + (p, m))), p, sign)
-    if n * m <= _TURNED and m <= _DIRECT:
-        return _second(rows, p, m, sign, -(-count // p), n_parts)
     rows = rows.reshape(front + (p, 2, m))
     rows = _turned((rows[..., 0, :], rows[..., 1, :]), _turns(p, m, n, sign, rows.dtype))
     return _each(_dft(rows, sign), lambda x: _mlx.swapaxes(x.reshape(front + (p, m)), -1, -2))
@@ -216,6 +205,10 @@ def _along(a, axis, sign, scale, count=None, n_parts=2):
     real = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
     a = _mlx.moveaxis(a, axis, -1)
     n, front = a.shape[-1], a.shape[:-1]
+    if _is_step(n) and n < _LONG:
+        found = _mlx._fft(a, sign > 0, scale)
+        found = _mlx.real(found) if n_parts == 1 else found
+        return _mlx.moveaxis(found if count is None else found[..., :count], -1, axis)
     parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
     re, im = _dft(parts, sign, count, n_parts) if n < _LONG else _around_zero(parts, sign)
     re, im = (re, im) if scale == 1 else (re * scale, im if im is None else im * scale)

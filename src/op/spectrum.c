@@ -1,0 +1,142 @@
+/* spectrum.c -- the Fourier transform along the last axis: a library step with two results, real and imaginary parts.
+ *
+ * Its operands are the same of x, the imaginary part only if there is one, and the turns (fourier.h), which a device reads as they
+ * are: so all have the same bits. The other way round is the same step with real and imaginary parts exchanged. */
+#include <string.h>
+#include "base/mem.h"
+#include "op/composed.h"
+#include "op/fourier.h"
+
+struct fourier_attr { dim n; }; /* which the turns are of */
+
+/* ---- the step: in re[.., n], im[.., n] if any, turns; out re[.., n], im[.., n]. All rows are one problem, a row a part ---- */
+
+static int batch_axes(const void *attr) { return (void)attr, 0; }
+static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in[0].rank - 1]; }
+
+static int64_t rows(const struct library_call *c) {
+  int64_t n = 1;
+  for (int k = 0; k + 1 < c->in[0].rank; k++) n *= c->in[0].dims[k];
+  return n;
+}
+
+static bool is_wide(const struct library_call *c) { return c->in[0].dtype == WEFT_F64; }
+static size_t scratch(const struct library_call *c) { return fourier_room(length(c), is_wide(c)); }
+
+/* Twice as many where r is 4; of an odd r 8 r for each. */
+static double operations(const struct library_call *c) {
+  double each = 1;
+  for (int64_t l = 1, n = length(c), r; l < n; l *= r) r = radix_next(n / l), each += radix_is_prime(r) ? 8 * (double)r : 6;
+  return (double)rows(c) * (double)length(c) * each / 4;
+}
+
+static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = length(c), row = n * (int64_t)weft_dtype_bytes(c->in[0].dtype);
+  const struct library_array *im = c->n_in == 3 ? &c->in[1] : NULL;
+  for (int64_t i = from; i < to; i++)
+    fourier_row(n, is_wide(c), c->in[c->n_in - 1].data, c->in[0].data + i * row, im ? im->data + i * row : NULL,
+                c->out[0].data + i * row, c->out[1].data + i * row, room);
+  return NULL;
+}
+
+static const struct library step = { .batch_axes = batch_axes, .parts = rows, .operations = operations, .scratch = scratch,
+                                     .run = run, .routine = "fourier" };
+
+/* ---- rules: a linear map, which transposed is the one of the other way ---- */
+
+static int count(const struct node *n) { return (void)n, 2; }
+
+static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct node *x = n->in[0];
+  (void)k;
+  *rank = x->rank;
+  memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+  return (weft_dtype)x->dtype;
+}
+
+/* Both parts of the transform of re + i im. */
+static void apply(weft_array *re, weft_array *im, weft_array *turns, weft_array *out[2]) {
+  weft_array *x[3] = { re, im ? im : turns, turns };
+  struct node *in[3];
+  int n = im ? 3 : 2;
+  for (int k = 0; k < n; k++)
+    if (!(in[k] = array_good_node(x[k]))) { nodes_release(k, in), out[0] = out[1] = x[k]; return; }
+  struct fourier_attr a = { in[0]->dims[in[0]->rank - 1] };
+  library_apply(&op_fourier, n, in, &a, sizeof a, 2, out);
+  nodes_release(n, in);
+}
+
+static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  weft_array *like = r->in[0], *d[2];
+  if (!dy[0] && !dy[1]) return;
+  apply(dy[1] ? dy[1] : zeros_like(like), dy[0] ? dy[0] : zeros_like(like), r->in[r->n_in - 1], d);
+  if (is_wanted[0]) dx[0] = d[1];
+  if (r->n_in == 3 && is_wanted[1]) dx[1] = d[0];
+}
+
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  weft_array *im = r->n_in == 3 ? dx[1] : NULL;
+  if (dx[0] || im) apply(dx[0] ? dx[0] : zeros_like(r->in[0]), im, r->in[r->n_in - 1], dy);
+}
+
+/* Rows of a map are rows of the step. */
+static weft_array *in_rows(weft_array *x, weft_array *mapped) {
+  dim dims[WEFT_RANK_MAX + 1] = { mapped->node->dims[0] };
+  if (x->node->rank == WEFT_RANK_MAX)
+    return array_bad(WEFT_ERR_SHAPE, "weft_map: an operand of fourier has rank %d already", WEFT_RANK_MAX);
+  for (int k = 0; k < x->node->rank; k++) dims[k + 1] = x->node->dims[k];
+  return array_broadcast("weft_map", x, x->node->rank + 1, dims);
+}
+
+static void map(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
+  weft_array *re = r->in[0], *im = r->n_in == 3 ? r->in[1] : NULL;
+  if (im && is_mapped[0] != is_mapped[1]) is_mapped[0] ? (im = in_rows(im, re)) : (re = in_rows(re, im));
+  apply(re, im, r->in[r->n_in - 1], ys);
+  is_mapped_out[0] = is_mapped_out[1] = true;
+}
+
+static struct node *again(const struct node *n, struct node *const in[], struct failure **why) {
+  const struct fourier_attr *a = n->attr;
+  struct shape_text s;
+  if (dim_resolve(in[0]->dims[in[0]->rank - 1]) == a->n) return library_again(n, in, why);
+  *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_fft: made for %lld elements, not for %s", (long long)a->n, shape_show(in[0], &s));
+  return NULL;
+}
+
+static const struct many results = { count, type, vjp, jvp, map };
+const struct op op_fourier = { .name = "fourier", .kind = OP_LIBRARY, .again = again, .many = &results, .library = &step };
+
+/* ---- the public call ---- */
+
+static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
+  int64_t count = 2 * fourier_turns(n);
+  double *room = mem_alloc(sizeof *room * (size_t)n * 2);
+  void *turns = mem_alloc(weft_dtype_bytes(d) * (size_t)(count + 1));
+  weft_array *found;
+  if (room && turns) {
+    fourier_write_turns(n, room, d == WEFT_F64, turns);
+    found = weft_from(d, 1, &count, turns);
+  } else found = array_bad(WEFT_ERR_MEMORY, "%s: out of memory for the turns of %lld elements", fn, (long long)n);
+  return mem_free(room), mem_free(turns), found;
+}
+
+static weft_array *transformed(const char *fn, weft_array *x, bool is_inverse, double scale) {
+  struct node *n;
+  weft_array *bad, *y[2];
+  if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  weft_dtype t = (weft_dtype)n->dtype, d = t == WEFT_F64 || t == WEFT_C128 ? WEFT_F64 : WEFT_F32;
+  dim size = n->rank ? n->dims[n->rank - 1] : 0;
+  node_release(n);
+  if (!dim_is_known(size) || size < 1)
+    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis has %lld elements, not one or more that are known", fn,
+                     dim_is_known(size) ? (long long)size : -1LL);
+  bool is_complex = dtype_is_complex(t);
+  weft_array *re = weft_cast(is_complex ? weft_real(x) : x, d), *im = is_complex ? weft_imag(x) : NULL;
+  apply(im && is_inverse ? im : re, im && is_inverse ? re : im, turns_of(fn, size, d), y);
+  re = y[im && is_inverse], im = im ? y[!is_inverse] : is_inverse ? weft_neg(y[1]) : y[1];
+  return scale == 1 ? weft_complex(re, im) : weft_complex(weft_mul(re, weft_scalar(scale)), weft_mul(im, weft_scalar(scale)));
+}
+
+weft_array *weft_fft(weft_array *x, int is_inverse, double scale) {
+  return COMPOSED(transformed("weft_fft", x, is_inverse != 0, scale));
+}
