@@ -122,9 +122,17 @@ def test_complex_gradients_are_conjugated_at_the_door():
 
 
 def test_what_is_not_there_says_its_name():
-    for call, name in ((mx.linalg.eig, "linalg.eig"), (mx.fast.metal_kernel, "fast.metal_kernel"), (mx.export_function, "export_function")):
+    for call, name in ((mx.linalg.eig, "linalg.eig"), (mx.fast.cuda_kernel, "fast.cuda_kernel"), (mx.export_function, "export_function")):
         with pytest.raises(NotImplementedError, match=f"mlx.core.{name}"):
             call()
+
+
+def test_a_kernel_of_metal_is_refused_when_it_is_called():
+    kernel = mx.fast.metal_kernel(name="twice", input_names=["x"], output_names=["y"], source="y[0] = 2 * x[0];", header="")
+    with pytest.raises(NotImplementedError, match="mlx.core.fast.metal_kernel: .*'twice'"):
+        kernel(inputs=[mx.ones(2)], output_shapes=[(2,)], output_dtypes=[mx.float32], grid=(2, 1, 1), threadgroup=(1, 1, 1))
+    with pytest.raises(TypeError):
+        mx.fast.metal_kernel("twice")
 
 
 def test_every_name_has_a_signature_and_a_text():

@@ -5,7 +5,7 @@ from ... import _core
 from ..._loop import scan as _scan
 from .._array import _expect
 from .._dtype import finfo
-from .._missing import add_missing as _add_missing
+from .._missing import add_missing as _add_missing, missing as _missing
 from .._device import _place_all
 
 _mlx = _core._mlx
@@ -161,6 +161,13 @@ def _delta_step(state, row):
     return _mlx.where(seen, learnt, state), answer
 
 
-_add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
-             "kernels in another language cannot be given to weft yet")
+_FOREIGN = "kernels in another language cannot be given to weft yet"
+
+
+def metal_kernel(name, input_names, output_names, source, header="", ensure_row_contiguous=True, atomic_outputs=False, compile_options=None):
+    """A kernel of Metal's, which modules make when they are imported whether or not they will call it: its call is refused."""
+    return _missing("mlx.core.fast", "metal_kernel", f"{_FOREIGN}: {name!r}")
+
+
+_add_missing(globals(), "mlx.core.fast", ["cuda_kernel", "precompiled_cuda_kernel"], _FOREIGN)
 _place_all(globals())
