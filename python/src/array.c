@@ -141,16 +141,16 @@ static PyObject *get_nbytes(PyObject *self, void *closure) {
 
 static PyObject *get_itemsize(PyObject *self, void *closure) {
   (void)closure;
-  return PyLong_FromSize_t(weft_dtype_bytes(weft_dtype_of(array_handle(self))));
+  return raise_failed(self) ? NULL : PyLong_FromSize_t(weft_dtype_bytes(weft_dtype_of(array_handle(self))));
 }
 
 static PyObject *get_ndim(PyObject *self, void *closure) {
   (void)closure;
-  return PyLong_FromLong(weft_rank(array_handle(self)));
+  return raise_failed(self) ? NULL : PyLong_FromLong(weft_rank(array_handle(self)));
 }
 static PyObject *get_dtype(PyObject *self, void *closure) {
   (void)closure;
-  return Py_NewRef(dtype_object_as(flavour_of_array(self), weft_dtype_of(array_handle(self))));
+  return raise_failed(self) ? NULL : Py_NewRef(dtype_object_as(flavour_of_array(self), weft_dtype_of(array_handle(self))));
 }
 
 static PyObject *get_transposed(PyObject *self, void *closure) {
@@ -162,7 +162,7 @@ static PyObject *get_transposed(PyObject *self, void *closure) {
 static PyObject *get_matrices_transposed(PyObject *self, void *closure) {
   (void)closure;
   int rank = weft_rank(array_handle(self));
-  if (rank < 2) return PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", rank);
+  if (rank < 2) return raise_failed(self) ? NULL : PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", rank);
   weft_scope *s = op_begin();
   return op_end_as(flavour_of_array(self), s, weft_moveaxis(array_handle(self), -1, -2));
 }
@@ -226,7 +226,7 @@ static PyObject *item(PyObject *self, Py_ssize_t i) {
 
 static PyObject *iterate(PyObject *self) {
   if (weft_rank(array_handle(self)) > 0) return PySeqIter_New(self);
-  return PyErr_Format(PyExc_TypeError, "a 0-d array cannot be iterated over");
+  return raise_failed(self) ? NULL : PyErr_Format(PyExc_TypeError, "a 0-d array cannot be iterated over");
 }
 
 static PyMappingMethods mapping = { .mp_length = length, .mp_subscript = index_get, .mp_ass_subscript = index_set };

@@ -25,9 +25,32 @@ int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
 PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
+void raised_by(const char *name) {
+  if (!PyErr_ExceptionMatches(no_axis)) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
+  if (s && !strncmp(s, "there is ", 9)) {
+    PyErr_Format(no_axis, "%s: %s", name, s);
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+  } else {
+    PyErr_Restore(type, value, trace);
+  }
+  Py_XDECREF(text);
+}
+
 PyObject *raise_no_size(weft_array *a, int axis) {
   weft_status s = weft_check(a);
   return s ? raise_status(s) : PyErr_Format(no_value, "the size of axis %d is not known yet", axis);
+}
+
+/* Such an array has no rank: who takes -1 for one finds another mistake. */
+int raise_failed(PyObject *o) {
+  if (!array_check(o) || weft_rank(array_handle(o)) >= 0) return 0;
+  PyErr_Clear();
+  raise_status(weft_check(array_handle(o)));
+  return 1;
 }
 
 static PyObject *type_of(weft_status s) {

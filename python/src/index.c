@@ -20,10 +20,12 @@ struct index {
   struct item item[2 * WEFT_RANK_MAX + 1];
 };
 
-static int too_many(void) { return PyErr_SetString(PyExc_IndexError, "there are too many indices"), -1; }
+static int too_many(int n, int rank) {
+  return PyErr_Format(PyExc_IndexError, "an index: there are too many indices: %d for an array of %d axes", n, rank), -1;
+}
 
 static int push(struct index *x, struct item item) {
-  if (x->n == 2 * WEFT_RANK_MAX) return too_many();
+  if (x->n == 2 * WEFT_RANK_MAX) return too_many(x->n + 1, WEFT_RANK_MAX);
   x->item[x->n++] = item;
   x->n_axes += item.what == INTEGER || item.what == SLICE || item.what == CUT || item.what == ARRAY;
   x->n_arrays += item.what == ARRAY || item.what == FLAG;
@@ -173,7 +175,9 @@ static int parse(struct index *x, weft_array *array, PyObject *o) {
   for (Py_ssize_t i = 0; i < n; i++)
     if (push_item(x, PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : o)) return -1;
   if (!x->has_fill) x->item[x->n++] = (struct item){ .what = FILL };
-  return x->n_axes > weft_rank(array) ? too_many() : 0;
+  int rank = weft_rank(array);
+  if (rank < 0) return raise_status(weft_check(array)), -1;
+  return x->n_axes > rank ? too_many(x->n_axes, rank) : 0;
 }
 
 /* ---- Reading ---- */
@@ -276,7 +280,8 @@ static weft_array *get(weft_array *a, PyObject *o) {
   struct index x;
   struct gather g;
   if (parse(&x, a, o)) return NULL;
-  if (weft_rank(a) - x.n_axes + x.n > WEFT_RANK_MAX + 1) return too_many(), NULL;
+  if (weft_rank(a) - x.n_axes + x.n > WEFT_RANK_MAX + 1)
+    return PyErr_Format(PyExc_IndexError, "an index: the result would have more than %d axes", WEFT_RANK_MAX), NULL;
   weft_array *v = view(a, &x, &g);
   return v && g.n ? gather(v, &g) : v;
 }

@@ -207,6 +207,17 @@ static void blame(const struct named *f, PyObject *const arg[]) {
   Py_XDECREF(text);
 }
 
+/* Whether an argument, or an element of one, has failed before: that is the mistake. */
+static int failed_before(int n, PyObject *const arg[]) {
+  for (int i = 0; i < n; i++) {
+    int is_list = PyList_CheckExact(arg[i]) || PyTuple_CheckExact(arg[i]);
+    if (raise_failed(arg[i])) return 1;
+    for (Py_ssize_t k = 0; is_list && k < PySequence_Fast_GET_SIZE(arg[i]); k++)
+      if (raise_failed(PySequence_Fast_GET_ITEM(arg[i], k))) return 1;
+  }
+  return 0;
+}
+
 /* MLX takes True and False alone where one of them is meant: x.sum(0, 1) is a mistake there. */
 static int flag_refuses(const struct named *f, PyObject *const arg[]) {
   for (int i = 0; f->flags >> i; i++)
@@ -223,7 +234,10 @@ static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyOb
   int is_bound = (n == f->n && n == f->n_by_position && !names) || (given = arg, !bind(f, args, n, names, arg, &rest));
   int is_mlx = f->array == &mlx_array_type;
   if (is_bound && is_mlx && f->flags && flag_refuses(f, given)) is_bound = 0;
-  if (is_bound && !(result = run_safely(f, given)) && is_mlx && f->row->name[0] != '_') blame(f, given);
+  if (is_bound && !(result = run_safely(f, given)) && !failed_before(f->n, given)) {
+    if (is_mlx && f->row->name[0] != '_') blame(f, given);
+    raised_by(f->row->name);
+  }
   Py_XDECREF(rest);
   return result;
 }

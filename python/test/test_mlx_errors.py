@@ -9,6 +9,36 @@ import pytest
 import weft
 import weft.mlx.core as mx
 
+OF_WHAT_FAILED = """b.ndim; b.dtype; b.itemsize; b.size; b.nbytes; b.shape; len(b); list(b); b.T; mx.matrix_transpose(b); b[0]; b[:, 1]
+    b.__setitem__(0, 1); b.at[0].add(1); b.sum(axis=0); mx.softmax(b, axis=-1); b.transpose(1, 0); mx.moveaxis(b, 0, 1); b.squeeze(0)
+    mx.expand_dims(b, 0); mx.concatenate([b, b], axis=1); mx.stack([b, b], axis=1); mx.sort(b, axis=1); mx.cumsum(b, axis=1)
+    mx.take(b, mx.array([0]), axis=1); mx.split(b, 3, axis=1); b.flatten(0, 1); mx.pad(b, ((0, 0), (1, 1))); mx.repeat(b, 2, axis=0)
+    mx.vmap(lambda r: r + 1)(b); mx.unflatten(b, 1, (3, 1)); mx.trace(b); mx.argmax(b, axis=1); mx.topk(b, 2, axis=1)
+    mx.zeros((3, 3))[b]; b + 1; b @ b; b.item(); b.tolist(); repr(b); mx.arange(3)[0, b]; mx.fast.rms_norm(b, None, 1e-5)"""
+
+
+@pytest.mark.parametrize("program", [p.strip() for line in OF_WHAT_FAILED.splitlines() for p in line.split(";")])
+def test_what_failed_in_another_thread_says_why_whatever_is_done_with_it(program):
+    b = mx.zeros((2, 3))
+    b[..., mx.array([1, 5])] = 1
+    mx.async_eval(b)
+    with pytest.raises((IndexError, ValueError)):
+        mx.synchronize()
+    with pytest.raises((IndexError, ValueError), match="index number 1 is out of range for an axis of 3"):
+        if eval(program, {"mx": mx, "b": b}) is not None:
+            pytest.fail(program)
+
+
+def test_messages_about_axes_begin_with_the_function_and_those_about_indices_with_what_there_is():
+    x = mx.zeros((2, 3))
+    for call, text in ((lambda: x.sum(axis=5), "^sum: there is no axis 5 among 2$"), (lambda: mx.softmax(x, axis=-4), "^softmax: "),
+                       (lambda: weft.sort(weft.ones(3), axis=1), "^sort: there is no axis 1 among 1$"),
+                       (lambda: x[0, 0, 0], "too many indices: 3 for an array of 2 axes"),
+                       (lambda: x.at[0, 0, 0].add(1), "too many indices: 3 for an array of 2 axes")):
+        with pytest.raises(ValueError if "among 1" not in text else IndexError, match=text):
+            call()
+
+
 CLASSES = {"AxisError": weft.AxisError}
 RAISED = {
     "AxisError": [
