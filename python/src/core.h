@@ -79,7 +79,7 @@ weft_array *dlpack_array(PyObject *, int may_share); /* of what has __dlpack__, 
 PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(weft_array *, int axis);     /* always NULL */
-void raised_by(const char *name); /* an axis that is not there: the message begins with the function that was called */
+void raised_by(const char *name); /* what was raised begins with the function that was called, if it names none */
 int raise_failed(PyObject *); /* whether it is an array that failed in another thread; in place of what was raised, its cause is */
 PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
 int error_add_types(PyObject *module);

@@ -25,15 +25,18 @@ int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
 PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
+/* Whether a message begins with who says it, "sum: ..", "sum() ..", "[eval] .." */
+static int is_signed(const char *s) { return strstr(s, ": ") || strstr(s, "() ") || *s == '['; }
+
+/* What Python's code has raised, the user's perhaps, has been traced, and stays as it is. */
 void raised_by(const char *name) {
-  if (!PyErr_ExceptionMatches(no_axis)) return;
-  PyObject *type, *value, *trace;
+  PyObject *type, *value, *trace, *text = NULL;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject *text = value ? PyObject_Str(value) : NULL;
-  const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
-  if (s && !strncmp(s, "there is ", 9)) {
-    PyErr_Format(no_axis, "%s: %s", name, s);
-    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+  int is_ours = !trace && (type == no_axis || type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError);
+  const char *s = is_ours && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
+  if (s && !is_signed(s)) {
+    PyErr_Format(type, "%s: %s", name, s);
+    Py_XDECREF(type), Py_XDECREF(value);
   } else {
     PyErr_Restore(type, value, trace);
   }
@@ -81,16 +84,23 @@ static const struct { const char *c, *python; } spelled[] = {
 static const char *python_name(const char *c, size_t n) {
   if (body_name() && ((n > 5 && !memcmp(c, "loop_", 5)) || (n > 5 && !memcmp(c, "cond_", 5)))) return body_name();
   if (n > 5 && !memcmp(c, "loop_", 5)) return "a loop";
+  if (n == 9 && !memcmp(c, "attention", 9) && flavour() == &mlx_array_type) return "scaled_dot_product_attention";
   for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
     if (strlen(spelled[i].c) == n && !memcmp(spelled[i].c, c, n)) return spelled[i].python;
   return names_of_c(c, n);
 }
 
-/* The message, with every weft_name in it as Python has it; one that has no row loses its prefix. */
+/* The message, with every weft_name in it as Python has it; one that has no row loses its prefix. WEFT_ANY is Python's -1. */
 static PyObject *in_python_names(const char *message) {
   PyObject *text = PyUnicode_FromString("");
   for (const char *at = message, *next; text && *at; at = next) {
-    const char *found = strstr(at, "weft_");
+    const char *found = strstr(at, "weft_"), *any = strstr(at, "WEFT_ANY");
+    if (any == at) {
+      next = at + strlen("WEFT_ANY");
+      PyUnicode_AppendAndDel(&text, PyUnicode_FromString("-1"));
+      continue;
+    }
+    if (any && (!found || any < found)) found = any;
     if (found != at) {
       next = found ? found : at + strlen(at);
       PyUnicode_AppendAndDel(&text, PyUnicode_DecodeUTF8(at, next - at, "replace"));

@@ -80,19 +80,19 @@ def _check_indices(what, *indices):
         raise ValueError(f"{what}: no derivative by indices; use stop_gradient on them")
 
 
-def _check(argnums, argnames):
+def _check(what, argnums, argnames):
     numbers = [0] if argnums is None and not argnames else [argnums] if hasattr(type(argnums), "__index__") and not getattr(argnums, "ndim", 0) else [] if argnums is None else list(argnums)
     if not all(hasattr(type(k), "__index__") for k in numbers):
-        raise TypeError(f"value_and_grad: argnums {argnums} are numbers")
+        raise TypeError(f"{what}: argnums {argnums} are numbers")
     numbers = [operator.index(k) for k in numbers]
     if not numbers and not argnames:
-        raise ValueError("value_and_grad: no argument is named")
+        raise ValueError(f"{what}: no argument is named")
     if any(k < 0 for k in numbers):
-        raise ValueError(f"value_and_grad: argnums {argnums} are counted from 0")
+        raise ValueError(f"{what}: argnums {argnums} are counted from 0")
     names = [argnames] if isinstance(argnames, str) else list(argnames or [])
-    for what, list_ in (("argnums", numbers), ("argnames", names)):
+    for which, list_ in (("argnums", numbers), ("argnames", names)):
         if len(set(list_)) != len(list_):
-            raise ValueError(f"value_and_grad: {what} {list_} name an argument twice")
+            raise ValueError(f"{what}: {which} {list_} name an argument twice")
     return numbers, names
 
 
@@ -100,8 +100,8 @@ class _Inputs:
     """Arrays in the places of others, in lists and dicts that a function is given: what it does to these stays, but for the
     arrays that it has left where they were, in whose place the old ones come back."""
 
-    def __init__(self):
-        self.arrays, self.dtypes, self.places = [], [], []
+    def __init__(self, what):
+        self.what, self.arrays, self.dtypes, self.places = what, [], [], []
 
     def enter(self, tree):
         if isinstance(tree, array):
@@ -119,7 +119,7 @@ class _Inputs:
         if isinstance(tree, tuple):
             items = [self.enter(item) for item in tree]
             return _tree.sequence(type(tree), items)
-        raise ValueError(f"value_and_grad: an argument to differentiate by holds a {type(tree).__name__}, not an array")
+        raise ValueError(f"{self.what}: an argument to differentiate by holds a {type(tree).__name__}, not an array")
 
     def leave(self):
         for tree, key, old, new in self.places:
@@ -127,12 +127,12 @@ class _Inputs:
                 tree[key] = old
 
 
-def _scalar(value):
+def _scalar(what, value):
     first = value[0] if isinstance(value, (tuple, list)) and value else value
     if not isinstance(first, array):
-        raise ValueError(f"value_and_grad: the function gave a {type(first).__name__} in place of an array")
+        raise ValueError(f"{what}: the function gave a {type(first).__name__} in place of an array")
     if first.ndim:
-        raise ValueError(f"value_and_grad: the function gave an array of shape {first.shape} in place of a scalar")
+        raise ValueError(f"{what}: the function gave an array of shape {first.shape} in place of a scalar")
     return first
 
 
@@ -147,12 +147,13 @@ def _fill(tree, values):
 
 
 def _value_and_gradients(fun, numbers, names, args, kwargs, has_value=True):
+    what = "value_and_grad" if has_value else "grad"
     if numbers and max(numbers) >= len(args):
-        raise ValueError(f"value_and_grad: there is no argument {max(numbers)} among {len(args)}")
+        raise ValueError(f"{what}: there is no argument {max(numbers)} among {len(args)}")
     for name in names:
         if name not in kwargs:
-            raise ValueError(f"value_and_grad: there is no keyword argument {name!r}")
-    inputs, new_args, new_kwargs = _Inputs(), list(args), dict(kwargs)
+            raise ValueError(f"{what}: there is no keyword argument {name!r}")
+    inputs, new_args, new_kwargs = _Inputs(what), list(args), dict(kwargs)
     with _core.Scope(), _tracing:
         try:
             for n in numbers:
@@ -164,8 +165,8 @@ def _value_and_gradients(fun, numbers, names, args, kwargs, has_value=True):
         finally:
             inputs.leave()
         if not inputs.arrays:
-            raise ValueError("value_and_grad: there is no array to differentiate by")
-        scalar = _scalar(value)
+            raise ValueError(f"{what}: there is no array to differentiate by")
+        scalar = _scalar(what, value)
         if not _is_number(scalar.dtype):
             gradients = [_mlx.zeros_like(x) for x in inputs.arrays]
         else:
@@ -186,7 +187,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
     [9.0, 6.0]
     """
     _expect_function("value_and_grad", fun)
-    numbers, names = _check(argnums, argnames)
+    numbers, names = _check("value_and_grad", argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
     def transformed(*args, **kwargs):
@@ -205,7 +206,7 @@ def grad(fun, argnums=None, argnames=()):
     6.0
     """
     _expect_function("grad", fun)
-    numbers, names = _check(argnums, argnames)
+    numbers, names = _check("grad", argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
     def transformed(*args, **kwargs):
