@@ -26,7 +26,8 @@ enum {
   MOST_COPIED = 2       /* axes between whose windows, with groups, batch and channels, are not more than 8 */
 };
 
-static const int64_t MOST_PLACES = INT64_C(1) << 48; /* along an axis, with its padding: no memory has so many, and sums of them fit */
+/* Along an axis, with its padding: no memory has so many, and sums of them fit. */
+static const int64_t MOST_PLACES = INT64_C(1) << 48;
 
 static const char fn[] = "weft_conv";
 
@@ -447,8 +448,9 @@ static struct failure *check_sizes(const struct convolution *c, const struct nod
     if (!dim_is_known(size)) continue;
     __int128 room = (size ? (__int128)(size - 1) * c->spread[k] + 1 : 0) + c->before[k] + c->after[k];
     if (room > MOST_PLACES)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axis %d of %s, spread by %lld and with %lld before and %lld after, is longer than any array", fn,
-                  k + 1, shape_show(x, &a), (long long)c->spread[k], (long long)c->before[k], (long long)c->after[k]);
+      return fail(WEFT_ERR_SHAPE, scope_origin(),
+                  "%s: axis %d of %s, spread by %lld and with %lld before and %lld after, is longer than any array", fn, k + 1,
+                  shape_show(x, &a), (long long)c->spread[k], (long long)c->before[k], (long long)c->after[k]);
     if (room < 1 || (__int128)(kernel - 1) * c->dilation[k] >= room)
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: on axis %d the kernel %s is longer than %s with its padding", fn, k + 1,
                   shape_show(w, &b), shape_show(x, &a));

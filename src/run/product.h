@@ -92,7 +92,8 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
-  int64_t run;                  /* rows of a run of b, see b_run in schedule/step.h; then it is packed by all, in one piece. 0: it has none */
+  int64_t run;                  /* rows of a run of b, see b_run in schedule/step.h; then it is packed by all, in one piece. 0: it
+                                   has none */
   struct buffer *constant;      /* what b is in, if that is the same in every run, and its panels may be kept; NULL: else */
   int64_t constant_offset;      /* bytes: where b begins there */
   int wanted;                   /* threads, if there were cells for all; */

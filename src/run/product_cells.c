@@ -124,8 +124,8 @@ static void pack_shared(void *ctx, int i) {
 /* The panels of a constant, or room for them. NULL: they are scratch. */
 static struct panels *hold_constant(const struct product *p) {
   if (!product_is_kept(p) || !p->packs.shares_b) return NULL;
-  struct panels_form form = { .offset = p->constant_offset, .row = p->b.row, .column = p->b.column, .run = p->run, .k = p->k, .n = p->n,
-                              .dtype = p->b.dtype, .width = p->cut.width, .together = p->packs.together,
+  struct panels_form form = { .offset = p->constant_offset, .row = p->b.row, .column = p->b.column, .run = p->run, .k = p->k,
+                              .n = p->n, .dtype = p->b.dtype, .width = p->cut.width, .together = p->packs.together,
                               .unit = (int64_t)(intptr_t)p->unit };
   return panels_hold(p->constant, &form, product_shared_bytes(p));
 }

@@ -9,8 +9,8 @@
 enum {
   PACKED_ROWS = 16,         /* of b that are packed at a time, so that memory is read in runs and not a vector a row */
   PIECE = 1 << 14,          /* elements of an operand that are made at a time: they stay in the first two caches */
-  TURNED_ROWS = 256         /* of an operand in runs that are packed in the order of memory, before each goes to its place. 49 rows by 4608 x 512
-                               on one thread: 3.9 ms with 128, 3.6 with 256 */
+  TURNED_ROWS = 256         /* of an operand in runs that are packed in the order of memory, before each goes to its place. 49 rows
+                               by 4608 x 512 on one thread: 3.9 ms with 128, 3.6 with 256 */
 };
 
 /* ---- how large pieces and panels are ---- */
@@ -167,8 +167,8 @@ static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int
                              b.row, b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
 }
 
-/* All rows of the strip at column j of a right operand in runs. They are read as they stand, channel by channel with its places side by
- * side, and row i there is row i % places * run + i / places here. */
+/* All rows of the strip at column j of a right operand in runs. They are read as they stand, channel by channel with its places
+ * side by side, and row i there is row i % places * run + i / places here. */
 static void pack_runs(struct worker *w, int64_t j) {
   const struct product *p = w->p;
   int64_t places = p->k / p->run, row = p->cut.width * p->size, n;
@@ -176,7 +176,8 @@ static void pack_runs(struct worker *w, int64_t j) {
   uint8_t *to = strip_at(w, j);
   for (int64_t i = 0, channel = 0, place = 0; i < p->k; i += n) {
     n = least(TURNED_ROWS, p->k - i);
-    pack(p, &(struct panel){ from + i * p->size, w->piece, p->size, p->b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
+    pack(p, &(struct panel){ from + i * p->size, w->piece, p->size, p->b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype },
+         false);
     for (int64_t r = 0; r < n; r++) {
       memcpy(to + (place * p->run + channel) * row, w->piece + r * row, (size_t)row);
       if (++place == places) place = 0, channel++;

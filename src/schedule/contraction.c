@@ -148,8 +148,8 @@ static struct blas_product as_blas(const struct contraction *c) {
 }
 
 static bool is_for_library(const struct contraction *c) {
-  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->b_run || (double)c->m * (double)c->n * (double)c->k < LEAST_FOR_LIBRARY)
-    return false;
+  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->b_run) return false;
+  if ((double)c->m * (double)c->n * (double)c->k < LEAST_FOR_LIBRARY) return false;
   struct blas_product p = as_blas(c);
   int64_t c_column = c->y.stride[c->n_batch + !c->is_turned];
   return c->a_dtype == p.dtype && c->b_dtype == p.dtype && blas_takes(&p) && (c->y.store < 0 || c_column == 1 || p.n == 1);

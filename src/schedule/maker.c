@@ -172,16 +172,18 @@ static bool find_maker(struct work *w, struct group *g, int k) {
  * copy of 512 x 512 x 9 takes as long as the products with 49 rows. */
 
 enum {
-  LEAST_TURNED = 33,            /* rows of the product: with more than two patches its right operand is packed (run/product.h); .. */
+  LEAST_TURNED = 33,            /* rows of the product: with more than two patches its right operand is packed (run/product.h) .. */
   LEAST_HELD = 1 << 18          /* .. so it is with more bytes than that */
 };
 
 static bool may_be_turned(const struct work *w, const struct group *g) {
   const struct node *n = g->product, *b = n->in[1];
   int64_t m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1], k = b->dims[b->rank - 2];
-  if (work_is_for_device(w) || g->feeds || g->made_by[1] >= 0 || contract_is_turned(n) || node_count(n) != m * columns) return false;
+  if (work_is_for_device(w) || g->feeds || g->made_by[1] >= 0 || contract_is_turned(n)) return false;
+  if (node_count(n) != m * columns) return false;
   if (n->in[0]->dtype != b->dtype || (b->dtype != WEFT_F32 && b->dtype != WEFT_F64)) return false;
-  return m >= LEAST_TURNED && node_count(b) == k * columns && (double)k * (double)columns * kir_width((weft_dtype)b->dtype) > LEAST_HELD;
+  return m >= LEAST_TURNED && node_count(b) == k * columns &&
+         (double)k * (double)columns * kir_width((weft_dtype)b->dtype) > LEAST_HELD;
 }
 
 /* The copy that an operand shows, of an array that nobody else uses and that is nobody's result: no update overwrites it before
@@ -199,12 +201,12 @@ static bool shows_columns(struct work *w, const struct node *operand, const stru
   struct place p;
   const struct place *dense = &w->item[copy->slot].place;
   int64_t k = operand->dims[operand->rank - 2];
-  return node_count(copy) == node_count(operand) && place_of(w, operand, &p) && p.store == dense->store && p.offset == dense->offset &&
-         p.stride[operand->rank - 2] == 1 && p.stride[operand->rank - 1] == k;
+  return node_count(copy) == node_count(operand) && place_of(w, operand, &p) && p.store == dense->store &&
+         p.offset == dense->offset && p.stride[operand->rank - 2] == 1 && p.stride[operand->rank - 1] == k;
 }
 
-/* Axes [n, places.., c] of what is copied, of which the places are neighbours and so are the channels behind them. Rows of a run; 0: it
- * lies otherwise. */
+/* Axes [n, places.., c] of what is copied, of which the places are neighbours and so are the channels behind them. Rows of a run;
+ * 0: it lies otherwise. */
 static int64_t run_of(const struct node *copy, const struct place *p, int64_t k, int64_t *column) {
   int64_t d[WEFT_RANK_MAX], s[WEFT_RANK_MAX], stride = 1;
   int n = 0;

@@ -127,8 +127,9 @@ struct contraction {
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
   const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
-  int64_t b_run;                 /* rows i b_run .. of b stand one element behind those of i - 1: [k, n] is read from [n, b_run, k / b_run],
-                                    whose last two axes are neighbours and change places. 0: rows are as far apart as b says */
+  int64_t b_run;                 /* rows i b_run .. of b stand one element behind those of i - 1: [k, n] is read from
+                                    [n, b_run, k / b_run], whose last two axes are neighbours and change places. 0: rows are as
+                                    far apart as b says */
   bool is_loose;                 /* of halves: sums may be in the machine's order */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */
