@@ -253,9 +253,16 @@ BUILD(outer) { return weft_outer(in[0], in[1]); }
 BUILD(addmm) { return weft_addmm(in[1], weft_outer(in[0], in[0]), weft_outer(in[0], in[1]), 0.5, 2); }
 BUILD(matrix_power) { return weft_matrix_power(in[2], s->p[0]); }
 BUILD(hadamard) { return weft_hadamard(in[2], s->p[0] ? 0.5 : 0); }
-BUILD(fft) {
-  weft_array *y = weft_fft(s->p[0] ? weft_complex(in[2], weft_flip(in[2], 0)) : in[2], s->p[0] > 1, 0.5);
-  return weft_sub(weft_real(y), weft_imag(y));
+BUILD(fft) { /* p[0]: of x + i x backwards; p[2]: complex as it is */
+  weft_array *y = weft_fft(s->p[0] ? weft_complex(in[0], weft_flip(in[0], -1)) : in[0], (int)s->p[1], 0.5);
+  return s->p[2] ? y : weft_sub(weft_real(y), weft_imag(y));
+}
+MAKE(fft) {
+  enum { LONGEST = 300 };
+  int a = pick(p, KNOWN | RANK_1 | FULL | (p->is_smooth ? FLOAT : 0));
+  bool is_real = a >= 0 && !plain_is_complex(form(p, a)->dtype);
+  if (a < 0 || form(p, a)->dims[form(p, a)->rank - 1] > LONGEST) return false;
+  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ is_real && once_in(p, 2), any(p, 2), !p->is_smooth && once_in(p, 2) }));
 }
 BUILD(gather_mm) { return weft_gather_mm(in[2], in[2], weft_full(WEFT_I32, WEFT_DIMS(2), 0), NULL); }
 BUILD(block_masked_mm) { return weft_block_masked_mm(in[2], in[2], 2, NULL, weft_full(WEFT_BOOL, WEFT_DIMS(1, 1), (double)s->p[0]), NULL); }
