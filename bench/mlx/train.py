@@ -12,6 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 
 MODELS = ("mlp", "conv", "lstm", "transformer")
@@ -126,11 +127,14 @@ def copies(name, is_compiled, steps=10):
             step().item()
         torch.cuda.synchronize()
     found = {}
-    for event in seen.profiler.kineto_results.events():
-        if event.name().startswith("Memcpy"):
-            key = event.name().split(" (")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        seen.export_chrome_trace(f"{folder}/trace.json")  # events as Python sees them have no sizes
+        events = json.load(open(f"{folder}/trace.json"))["traceEvents"]
+    for event in events:
+        if event.get("cat") == "gpu_memcpy":
+            key = event["name"].split(" (")[0]
             n, size = found.get(key, (0, 0))
-            found[key] = n + 1, size + event.nbytes()
+            found[key] = n + 1, size + event["args"]["bytes"]
     return {key: (n / steps, size / steps) for key, (n, size) in found.items()}
 
 
