@@ -291,7 +291,8 @@ static weft_array *call_take_any(const struct name *row, PyObject *const arg[]) 
   weft_array *y = call_take(row, arg), *x = y ? first(arg) : NULL;
   int axis = 0;
   if (!x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
-  if (weft_rank(x) > 0 && weft_dim(x, axis) == 0 && weft_dim(y, axis) > 0)
+  int is_one = arg[2] != Py_None ? weft_rank(y) < weft_rank(x) : weft_rank(y) == 0; /* at one place: that axis is gone */
+  if (weft_rank(x) > 0 && weft_dim(x, axis) == 0 && (is_one || weft_dim(y, axis) > 0))
     return PyErr_SetString(PyExc_ValueError, "take: from an empty axis"), NULL;
   return y;
 }

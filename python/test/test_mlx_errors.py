@@ -117,6 +117,7 @@ RAISED = {
         "mx.random.split(mx.ones(3))", "mx.fast.rope(x, 2, traditional=True, base=1.0, scale=1.0, offset=0)",
         "mx.fast.rms_norm(x, mx.ones(5), 1e-05)", "mx.fast.scaled_dot_product_attention(x, x, x, scale=1.0)",
         "mx.linalg.inv(x, stream=mx.cpu)", "mx.linalg.cholesky(x, stream=mx.cpu)", "mx.quantize(x)",
+        "mx.take(x[:0], 1, axis=0)", "mx.take(x[:0], mx.array(1), axis=0)", "mx.take(mx.zeros(0), 1)",
         "mx.meshgrid(x, indexing='a')", "mx.hadamard_transform(x[..., :0] if 0 else mx.ones(5))",
         "mx.block_masked_mm(x, x, 16)", "mx.isclose(x, mx.ones(5))", "mx.fft.fft(x, n=0)", "mx.convolve(x, x)",
         "mx.load(x)", "mx.load(0)", "mx.issubdtype(1j, mx.floating)", "mx.isdtype(mx.uint8, ['a'])",
@@ -127,7 +128,7 @@ RAISED = {
         "mx.load('/nonexistent.npy')",
     ],
     "TypeError": [
-        "mx.broadcast_to(x, 7)", "mx.broadcast_to(x, 2**70)", "mx.isdtype(None, 'integral')", "mx.isdtype(3, ())",
+        "mx.transpose(x, axes=2)", "mx.permute_dims(x, axes=1)", "mx.broadcast_to(x, 7)", "mx.broadcast_to(x, 2**70)", "mx.isdtype(None, 'integral')", "mx.isdtype(3, ())",
         "mx.isdtype(mx.int8, None)", "mx.linalg.norm(x, ord=[1])", "mx.linalg.norm(x, ord=mx)", "mx.ones(3, stream=2)", "mx.ones(3, stream=-1)",
         "mx.kron(x, None)", "mx.outer(x, None)", "[1, 2] & i", "1.5 & i", "1.5 << i", "x.at[0].add(None)", "mx.exp(None)",
         "mx.array(None)", "mx.conv2d(mx.ones((1, 4, 4, 1)), mx.ones((1, 2, 2, 1)), (1, 1, 1))",

@@ -79,7 +79,7 @@ _EITHER = {  # parameters that are of another kind in these functions
     "offset": {"rope"},
     "mode": {"pad"},
     "shape": {"zeros", "ones", "full", "empty", "reshape"},
-    "axes": {"fftshift", "ifftshift", "tensordot", "transpose", "permute_dims"},
+    "axes": {"fftshift", "ifftshift", "tensordot"},
     "padding": {"conv_general"},
     "upper": {"truncated_normal"},
 }
@@ -100,6 +100,8 @@ def wrong_type(function, names, args):
         if name == "indices" and function == "take":
             kind, is_right = "an int or an array", lambda x: _is_int(x) or _is_array(x)
         if name == "shape" and function == "broadcast_to":  # there alone one number is no shape
+            is_right = lambda x: not isinstance(x, int)
+        if name == "axes" and function in ("transpose", "permute_dims"):  # methods take them one by one, too
             is_right = lambda x: not isinstance(x, int)
         if kind == "an array" and function in _LIKE or function in _EITHER.get(name, ()):
             continue
