@@ -66,6 +66,12 @@ def _chirp_memory(n, is_wide):
     return _memory.array("d" if is_wide else "f", [c for c, _ in at] + [-s for _, s in at])
 
 
+@functools.lru_cache(16)
+def _half_memory(n, scale, is_wide):
+    """Twice the scale, but of the frequencies that are there once."""
+    return _memory.array("d" if is_wide else "f", [scale if k == 0 or 2 * k == n else 2 * scale for k in range(n // 2 + 1)])
+
+
 def _constant(memory, shape):
     """An array of that memory: a new one each time, as one that is made where a function is traced belongs to its trace."""
     return _mlx.as_mlx(_core.asarray(memory)).reshape(shape)
@@ -255,6 +261,15 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
     return _along(_cut(a, n, axis), axis, -1, _scale(norm, n, 0), n // 2 + 1)
 
 
+def _from_half(half, n, scale):
+    """Frequencies below 0 are those above 0, conjugated: in the real part of the sum they count as those again."""
+    count, real = n // 2 + 1, _mlx.float64 if half.dtype.name == "complex128" else _mlx.float32
+    weight = _constant(_half_memory(n, scale, real == _mlx.float64), (count,))
+    none = _mlx.zeros(half.shape[:-1] + (n - count,), real)
+    parts = (_mlx.concatenate([part * weight, none], -1) for part in (_mlx.real(half), _mlx.imag(half)))
+    return _mlx.real(_mlx._fft(_mlx._complex(*parts), True, 1.0))
+
+
 def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     """The inverse of rfft: n real numbers.
 
@@ -267,6 +282,8 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     if n < 1:
         raise ValueError(f"irfft: of {n} elements")
     half = _mlx.moveaxis(_cut(a, n // 2 + 1, axis), axis, -1).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
+    if _is_step(n) and n < _LONG:
+        return _mlx.moveaxis(_from_half(half, n, _scale(norm, n, 1)), -1, axis)
     whole = _mlx.concatenate([half, _mlx.conj(half[..., 1:(n + 1) // 2])[..., ::-1]], -1)
     return _mlx.moveaxis(_along(whole, -1, 1, _scale(norm, n, 1), n_parts=1), -1, axis)
 
