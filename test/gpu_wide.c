@@ -5,14 +5,21 @@
 #include <string.h>
 #include "gpu.h"
 
+/* In memory, so that kernels load elements of this dtype. */
+static weft_array *stored(weft_dtype t, int64_t rows, int64_t columns) {
+  weft_array *x = matrix(t, rows, columns);
+  EXPECT_OK(weft_eval(1, &x));
+  return x;
+}
+
 /* Views of [rows, columns], of which only the first stands aligned for sure. */
 static weft_array *view(int which, weft_dtype t, int64_t rows, int64_t columns) {
   switch (which) {
-    case 0: return matrix(t, rows, columns);
-    case 1: return weft_slice(matrix(t, rows, columns + 1), 1, 1, columns + 1, 1);
-    case 2: return weft_flip(matrix(t, rows, columns), 1);
-    case 3: return weft_slice(matrix(t, rows, columns + 16), 1, 8, columns + 8, 1);
-    default: return weft_transpose(matrix(t, columns, rows), NULL);
+    case 0: return stored(t, rows, columns);
+    case 1: return weft_slice(stored(t, rows, columns + 1), 1, 1, columns + 1, 1);
+    case 2: return weft_flip(stored(t, rows, columns), 1);
+    case 3: return weft_slice(stored(t, rows, columns + 16), 1, 8, columns + 8, 1);
+    default: return weft_transpose(stored(t, columns, rows), NULL);
   }
 }
 
@@ -25,6 +32,9 @@ static weft_array *made(int which, weft_array *x) {
     case 3: return weft_softmax(weft_cast(x, weft_dtype_of(x) == WEFT_F64 ? WEFT_F64 : WEFT_F32), 1);
     case 4: return weft_softmax(weft_cast(x, WEFT_BF16), 1);
     case 5: return weft_mul(x, weft_sum(x, 0));
+    case 7: /* sums whose last bits show the order */
+      d = weft_mul(weft_cast(x, WEFT_F32), weft_scalar(0.1));
+      return weft_add(weft_mul(d, weft_scalar(1e-9)), weft_sum(d, 1));
     default:
       d = weft_sub(x, weft_mean(x, 1));
       return weft_cast(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), WEFT_F16);
@@ -72,6 +82,16 @@ TEST(cuda_long_rows_have_the_bits_of_the_host) {
   expect_same_rows(WEFT_BF16, 2, 4096, 0);
   expect_same_rows(WEFT_F32, 2, 4100, 0);
   expect_same_rows(WEFT_F32, 2, 2044, 3);
+}
+
+/* Of eight elements of 2 bytes a thread leaves two pieces of 16 for a sum, that stand crossed in every other 128 bytes. */
+TEST(cuda_rows_of_halves_have_the_bits_of_the_host) {
+  static const int64_t lengths[] = { 8, 24, 32, 40, 72, 504, 520, 1000, 2056, 4088 };
+  for (size_t l = 0; has_gpu() && l < sizeof lengths / sizeof *lengths; l++)
+    for (int what = 6; what < 8; what++) {
+      expect_same(WEFT_BF16, 9, lengths[l], what, 0);
+      expect_same(WEFT_F16, 2, lengths[l], what, 3);
+    }
 }
 
 /* Of a matrix rows, of a row elements: by indices of which number `at` of n is `index`, the others any. */

@@ -241,10 +241,12 @@ static const char *list(struct printer *p, int n, const char *const r[]) {
   return n == 2 ? ptx_textf(p, "{%s, %s}", r[0], r[1]) : ptx_textf(p, "{%s, %s, %s, %s}", r[0], r[1], r[2], r[3]);
 }
 
-/* Bytes of an access: as many 4- or 8-byte pieces, four or two at a time. */
+/* Bytes of an access: as many 4- or 8-byte pieces, four or two at a time. What is not loaded is set: else the compiler would hold on
+ * to what the row before left there (a layer norm of bf16: 56 registers, 48 so). */
 static void access_pieces(struct printer *p, bool is_load, const char *space, const char *at, int n, int width,
                           const char *const r[]) {
   int together = 16 / width;
+  for (int i = 0; i < n && is_load && p->guard; i++) ptx_line(p, "mov.b%d %s, 0", 8 * width, r[i]);
   for (int i = 0; i < n; i += together) {
     int few = (int)least(together, n - i);
     const char *v = few == 1 ? "" : few == 2 ? ".v2" : ".v4", *all = list(p, few, r + i);
@@ -513,6 +515,10 @@ static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char
 
 /* ---- Rows ----------------------------------------------------------------------------------------------------------------- */
 
+/* Eight neighbours of 4 bytes are left as two pieces of 16. In every other 128 bytes these stand the other way round: else threads
+ * that are four apart would meet in a bank. */
+bool ptx_is_crossed(const struct printer *p, int width) { return p->each == 8 && width == 4; }
+
 /* Values of a fold that has an order, to shared memory: number `slot` of the loop's. */
 static void leave_values(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold, int slot, const char *n,
                          int e, int each) {
@@ -523,8 +529,16 @@ static void leave_values(struct printer *p, const struct kir_stmt *loop, const s
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * slot, at);
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, p->wide[e][loop->var], width, at);
   for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
-  access_pieces(p, false, ".shared", at, each, width, r);
   p->reg = p->wide[0];
+  if (!ptx_is_crossed(p, width)) { access_pieces(p, false, ".shared", at, each, width, r); return; }
+  const char *by = ptx_own(p, OWN_LONG), *other = ptx_own(p, OWN_LONG);
+  ptx_line(p, "shr.u64 %s, %s, 1", by, p->wide[e][loop->var]);
+  ptx_line(p, "and.b64 %s, %s, 16", by, by);
+  ptx_line(p, "sub.s64 %s, %s, %s", other, at, by);
+  ptx_line(p, "add.s64 %s, %s, 16", other, other);
+  ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
+  access_pieces(p, false, ".shared", at, 4, width, r);
+  access_pieces(p, false, ".shared", other, 4, width, r + 4);
 }
 
 /* result = result o value, for elements that are of the row */

@@ -640,20 +640,21 @@ void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "bar.sync 0");
 }
 
-/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32 */
-static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *left) {
+/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32, every other one at `odd` */
+static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *odd, const char *left) {
   weft_dtype d = dtype_of(p, s->out[0]);
   int width = kir_width(d);
   const char *v[16], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few"),
-             *done = ptx_label(p, "done");
+             *done = ptx_label(p, "done"), *next = ptx_own(p, OWN_LONG);
   results(p, s, r);
   for (int i = 0; i < 16; i++) v[i] = ptx_own_of(p, d);
   ptx_place(p, many);
   ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 15);
   ptx_line(p, "@%s bra %s", is, few);
-  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * i * width));
+  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", i % 2 ? odd : at, 32 * i * width));
   for (int i = 0; i < 16; i++) combine(p, s, r, &v[i], r);
   ptx_line(p, "add.s64 %s, %s, %d", at, at, 512 * width);
+  if (odd != at) ptx_line(p, "add.s64 %s, %s, %d", odd, odd, 512 * width);
   ptx_line(p, "sub.s32 %s, %s, 512", left, left);
   ptx_line(p, "bra %s", many);
   ptx_place_loop(p, few);
@@ -661,16 +662,29 @@ static void add_values(struct printer *p, const struct kir_stmt *s, const char *
   ptx_line(p, "@%s bra %s", is, done);
   ptx_load(p, ".shared", d, v[0], at);
   combine(p, s, r, v, r);
-  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * width);
+  ptx_line(p, "add.s64 %s, %s, %d", next, odd, 32 * width);
+  if (odd != at) ptx_line(p, "add.s64 %s, %s, %d", odd, at, 32 * width);
+  ptx_line(p, "mov.s64 %s, %s", at, next);
   ptx_line(p, "sub.s32 %s, %s, 32", left, left);
   ptx_line(p, "bra %s", few);
   ptx_place(p, done);
 }
 
-/* The values of fold i, one value each, begin at folds + fold_bytes i n. */
+/* at + what a lane reads elsewhere in 128 bytes whose pieces are crossed: the lane four away */
+static const char *crossed(struct printer *p, const struct thread *t, const char *at, int width) {
+  const char *bit = ptx_own(p, OWN_WORD), *by = ptx_own(p, OWN_LONG), *r = ptx_own(p, OWN_LONG);
+  ptx_line(p, "and.b32 %s, %s, 4", bit, t->lane);
+  ptx_line(p, "mul.wide.u32 %s, %s, %d", by, bit, 2 * width);
+  ptx_line(p, "sub.s64 %s, %s, %s", r, at, by);
+  ptx_line(p, "add.s64 %s, %s, %d", r, r, 4 * width);
+  return r;
+}
+
+/* The values of fold i, one value each, begin at folds + fold_bytes i n. What is found goes to a place of its own, behind those of the
+ * eight warps that a block has here: it is written anew only behind another barrier, and ptx_meet does not touch it. */
 void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n) {
   struct thread t = thread(p);
-  const char *first = place(p, "0"), *is_first = ptx_own(p, OWN_PRED), *few = ptx_own(p, OWN_WORD);
+  const char *first = place(p, "16"), *is_first = ptx_own(p, OWN_PRED), *few = ptx_own(p, OWN_WORD);
   int i = 0;
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is_first, t.lane);
   ptx_line(p, "cvt.u32.u64 %s, %s", few, n);
@@ -683,7 +697,7 @@ void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n)
     ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, t.lane, kir_width(d), at);
     ptx_line(p, "sub.s32 %s, %s, %s", left, few, t.lane);
     ptx_start(p, s);
-    add_values(p, s, at, left);
+    add_values(p, s, at, ptx_is_crossed(p, kir_width(d)) ? crossed(p, &t, at, kir_width(d)) : at, left);
     fold_tree(p, s);
     put(p, d, is_first, first, i, ptx_val(p, s->out[0]));
     ptx_place(p, skip);
@@ -691,7 +705,6 @@ void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n)
   }
   ptx_line(p, "bar.sync 0");
   get_all(p, loop, NULL, first);
-  ptx_line(p, "bar.sync 0");
 }
 
 /* ---- Prefixes over lanes ------------------------------------------------------------------------------------------------ */
