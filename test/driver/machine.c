@@ -79,6 +79,7 @@ static uint64_t as(enum type t, uint64_t x) {
 static uint64_t special(const struct block *b, const struct thread *t, uint64_t which) {
   int axis = (int)which % 3;
   if (which == LANEID) return t->lane;
+  if (which == NSMID) return 1;
   return which < NTID_X ? t->tid[axis] : which < CTAID_X ? b->dims[axis] : which < NCTAID_X ? b->id[axis] : b->grid[axis];
 }
 
@@ -658,7 +659,7 @@ static void step(struct block *b, struct thread *t) {
     case FENCE: break;
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
-    case PREFETCH: break;
+    case PREFETCH: address(b, t, i, 0, 1); break;
     case POPC: t->reg[i->to[0].reg] = (uint64_t)__builtin_popcountll(in(b, t, i, 0)); break;
     case OPS: wrong(b, t, "an instruction it does not know"); break;
   }

@@ -13,7 +13,8 @@ enum type { T_NONE, T_PRED, T_U8, T_S8, T_B8, T_U16, T_S16, T_B16, T_F16, T_U32,
 static inline int type_bytes(enum type t) { return t < T_U8 ? 1 : t < T_U16 ? 1 : t < T_U32 ? 2 : t < T_U64 ? 4 : 8; }
 
 enum arg_kind { ARG_NONE, ARG_REG, ARG_NUMBER, ARG_SPECIAL, ARG_SHARED, ARG_GLOBAL, ARG_LOCAL };
-enum special { TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y, NCTAID_Z, LANEID };
+enum special { TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y, NCTAID_Z, LANEID,
+               NSMID };
 struct arg { enum arg_kind kind; int reg; uint64_t number; }; /* number: also of a special; an offset; the address of a global */
 
 struct instruction {

@@ -103,8 +103,8 @@ static enum type type_of(const char *s) {
 
 static bool special(const char *w, struct arg *a) {
   static const char *const names[] = { "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
-                                       "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid" };
-  for (int i = 0; i <= LANEID; i++) if (!strcmp(w, names[i])) return *a = (struct arg){ ARG_SPECIAL, 0, (uint64_t)i }, true;
+                                       "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%nsmid" };
+  for (int i = 0; i <= NSMID; i++) if (!strcmp(w, names[i])) return *a = (struct arg){ ARG_SPECIAL, 0, (uint64_t)i }, true;
   return false;
 }
 
@@ -211,7 +211,7 @@ static void instruction(struct reader *r, char *w) {
     x.target = place(&r->label, to);
     expect(r, ';');
   } else {
-    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret"));
+    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "prefetch") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret"));
   }
   ADD(r->e->i, r->e->n_instructions, x);
 }

@@ -262,7 +262,7 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
                      void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
 
 /* gpu_wide.c: threads take several neighbours of a lane loop at once. */
-bool ptx_is_crossed(const struct printer *, int width); /* of what ptx_add_left adds every other 128 bytes are, by values of this width */
+bool ptx_is_crossed(const struct printer *, int width); /* every other 128 bytes of what ptx_add_left adds are */
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);

@@ -680,8 +680,8 @@ static const char *crossed(struct printer *p, const struct thread *t, const char
   return r;
 }
 
-/* The values of fold i, one value each, begin at folds + fold_bytes i n. What is found goes to a place of its own, behind those of the
- * eight warps that a block has here: it is written anew only behind another barrier, and ptx_meet does not touch it. */
+/* The values of fold i, one value each, begin at folds + fold_bytes i n. What is found goes to a place of its own, behind those of
+ * the eight warps that a block has here: it is written anew only behind another barrier, and ptx_meet does not touch it. */
 void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n) {
   struct thread t = thread(p);
   const char *first = place(p, "16"), *is_first = ptx_own(p, OWN_PRED), *few = ptx_own(p, OWN_WORD);
