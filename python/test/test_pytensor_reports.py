@@ -98,3 +98,11 @@ def test_a_reversed_slice_in_what_is_compiled_has_all_its_rows(step):
     np.testing.assert_array_equal(got[0], 2 * a[::step])
     for g, want in zip(got, own([x], outputs)(a)):
         np.testing.assert_array_equal(g, want)
+
+
+def test_what_fails_in_a_scan_that_rewrites_made_anew_names_the_line_of_the_scan():
+    x, A = pt.vector("x"), pt.matrix("A")
+    rows = pytensor.scan(lambda a, h, A: pt.dot(A, h) + a, sequences=[x], outputs_info=[pt.ones(3)], non_sequences=[A], return_updates=False)
+    f = pytensor.function([x, A], rows, mode="WEFT")
+    with pytest.raises(ValueError, match=r"inner lengths differ: \[2,2\] x \[3,1\] \(Dot.*test_pytensor_reports.py:\d+\)"):
+        f(np.ones(3), np.ones((2, 2)))

@@ -32,7 +32,10 @@ class Step:
     def line(self):
         """The user's line that made the node, or something inside of it, as its file and number; None: rewrites do not know it."""
         inside = getattr(self.node.op, "fgraph", None)
-        return line_of(self.node) or (next(filter(None, map(line_of, inside.toposort())), None) if inside is not None else None)
+        if inside is None:
+            return line_of(self.node)
+        before = (v.owner for v in self.node.inputs if v.owner is not None)  # of a Scan that rewrites made: where its buffers were made
+        return next(filter(None, map(line_of, (self.node, *inside.toposort(), *before))), None)
 
     def text(self):
         """The node with the names of its variables."""
