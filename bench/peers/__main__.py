@@ -37,6 +37,7 @@ def options():
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--within", type=float, default=float("inf"))
     parser.add_argument("--alone", default="")
+    parser.add_argument("--processor", action="store_true")
     return parser.parse_args()
 
 
@@ -169,6 +170,7 @@ def merged(o, data):
     data["versions"] = {**old.get("versions", {}), **data["versions"]}
     if not data["lengths"]:
         data.update({key: old[key] for key in ("first", "lengths", "start", "fresh_at") if key in old})
+    data.update({key: old[key] for key in ("processor",) if key in old})
     return data
 
 
@@ -189,6 +191,33 @@ def dates(data):
 def systems_in(data):
     """Those that have times, in their order."""
     return [kind.name for kind in systems.ALL if any(kind.name in row["ms"] for row in data["works"])]
+
+
+def processor_table(data):
+    """Rows by the time of the processor, which docs/bench.json has beside the others."""
+    kept = data.get("processor", {})
+    if not kept:
+        return ""
+    rows = [measure.Kept(row) for row in kept["works"]]
+    at = sorted(row["at"] for row in kept["works"])
+    return f"""## One thread, time of the processor
+
+By `bench/compare --processor`, from {at[0]} to {at[-1]}, all systems in turns in one process while others used the machine: what a work costs,
+not how long one waits for it with more threads.
+
+{report.markdown(rows, systems_in(kept))}
+
+"""
+
+
+def keep_processor(o, data):
+    """The page with these rows, all else as it is."""
+    page = load(o.docs)
+    old = {row["name"]: row for row in page.get("processor", {}).get("works", [])}
+    new = {**old, **{row["name"]: row for row in data["works"]}}
+    page["processor"] = {"works": [new[work.name] for work in works.works(False) if work.name in new]}
+    o.threads = page["threads"]
+    write(o, page, o.docs)
 
 
 def document(o, data, near):
@@ -212,7 +241,7 @@ The machine: {data["before"]} before, {data["after"]} after.
 
 {near}
 
-{MANY_CORES}
+{processor_table(data)}{MANY_CORES}
 
 {fresh_tables(data)}
 """
@@ -232,12 +261,19 @@ def write(o, data, path):
 
 def main():
     o = options()
+    if o.processor:
+        measure.clock = time.process_time
     if o.alone:
         return measure_alone(o)
     found = systems.available(o.threads)
     names = [s.name for s in found]
     print(f"{o.threads} threads; " + ", ".join(f"{s.name} {s.version}" for s in found), flush=True)
     data = begin(o, found)
+    if o.processor:
+        is_done = measure_works(o, found, data)
+        if o.docs:
+            keep_processor(o, data)
+        return 0 if is_done else print("not all has been measured: --resume goes on")
     is_done = measure_works(o, found, data) and (bool(o.only) or measure_fresh(o, names, data))
     data["after"], data["read"] = probe(), close.bandwidth(o.threads)
     save(o, data)

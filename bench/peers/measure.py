@@ -3,6 +3,7 @@ import statistics
 import time
 
 TURN = 0.005   # seconds a system should be busy in a round
+clock = time.perf_counter  # or time.process_time: that of all threads of this process
 REST = 0.02    # seconds before, in which the threads of the last one stop spinning: those of OpenBLAS take the longest
 
 
@@ -83,19 +84,19 @@ def turns(calls, seconds):
     """By name: seconds of one call, by round. Each name has its turn in every round."""
     repeats, times = {}, {name: [] for name in calls}
     for name, call in calls.items():
-        start = time.perf_counter()
+        start = clock()
         call()
-        repeats[name] = max(1, min(2000, int(TURN / max(1e-7, time.perf_counter() - start))))
+        repeats[name] = max(1, min(2000, int(TURN / max(1e-7, clock() - start))))
     busy, rounds = 0, 0
     while rounds < 3 or (rounds < 31 and busy < seconds):
         rounds += 1
         for name, call in calls.items():
             time.sleep(REST)
             call()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeats[name]):
                 call()
-            took = time.perf_counter() - start
+            took = clock() - start
             busy += took
             times[name].append(took / repeats[name])
     return times
