@@ -22,7 +22,11 @@ a change in the same run: bf16 1024³ by AMX with `WEFT_HALVES` 1 took 1.40 ms, 
 At 18:44, each system in a process of its own (`bench/compare --alone SYSTEM`; these by a script with the same arrays), weft's time, torch's and JAX's: conv2d of 8
 images, channels first, 64 to 64 2.25 ms, 1.59, 1.57; 128 to 256 1.20, 1.01, 1.17; 512 to 512 of 7² 3.46, 1.53, 4.2, of which 0.5 turn channels; of one image 0.49,
 0.34, 0.30; 0.48, 0.23, 0.50; 1.14, 0.35, 1.14. int8 1024³ 0.29 ms, 0.25, 0.42; bf16 2.0 ms, with
-`WEFT_HALVES` 1 0.65, 0.45, 0.81; 64³ 4.4 µs, 8.6, 33; scatter-add over 16M slots 18.7 ms, 48.7, 54.9."""
+`WEFT_HALVES` 1 0.65, 0.45, 0.81; 64³ 4.4 µs, 8.6, 33; scatter-add over 16M slots 18.7 ms, 48.7, 54.9.
+On 2026-11-18 at 00:41, each system in a process of its own (`bench/compare --alone`), weft's time and how much longer JAX and torch take: int8 1024³ 0.34 ms, 1.29, 1.34;
+bf16 with `WEFT_HALVES` 1 0.62 ms, 1.30, 1.12, without it 2.02 ms, 0.40, 0.34; 64³ 5.0 µs, 7.2, 9.8 (NumPy 1.4); scatter-add to 1024 slots 0.35 ms, 18, 19, over 16M
+slots 27.4 ms, 2.45, 2.48 (NumPy 1.46); encoder of 8x14 tokens 7.7 ms, 1.21, 2.57, with weights held 4.8 ms, 1.88, 4.29, of 64x84 tokens 89 ms, 4.4, 4.0; decoder step
+1.20 ms, 4.2, 5.1; normal 1.49 ms, 12.9, 11.3; uniform 0.92 ms, torch 19."""
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
 
 
