@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
+#include "graph/caller.h"
 #include "run/reader.h"
 #include "test.h"
 
@@ -657,6 +658,7 @@ static int child_holds_all(void) {
 TEST(a_child_finishes_the_loads_that_its_parent_had_begun) {
   if (UNDER_ASAN) return test_skip("the allocator of AddressSanitizer may be locked for ever in a child of several threads");
   if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
+  (void)caller(); /* as by the first call of weft, which watches forks */
   struct source *s = open_source();
   for (int r = 0; r < 20; r++) {
     share(s);

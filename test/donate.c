@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "far.h"
 #include "run/compiled.h"
 #include "run/plan.h"
 #include "values.h"
@@ -717,10 +718,11 @@ TEST(whoever_reads_an_array_while_it_is_updated_sees_the_old_value_or_the_new_on
   weft_scope_discard(s);
 }
 
-struct updater { weft_array *w; int stop; };
+struct updater { weft_array *w; int stop, device; };
 
 static void *update_on(void *arg) {
   struct updater *u = arg;
+  weft_set(WEFT_DEVICE, u->device);
   while (!__atomic_load_n(&u->stop, __ATOMIC_RELAXED)) {
     weft_scope *step = weft_scope_open();
     weft_update(u->w, weft_add(u->w, weft_scalar(1)));
@@ -755,6 +757,27 @@ TEST(a_child_of_fork_finds_arrays_whole_that_another_thread_overwrites) {
   __atomic_store_n(&u.stop, 1, __ATOMIC_RELAXED);
   pthread_join(t, NULL);
   weft_scope_discard(s);
+}
+
+/* Who overwrites there takes locks of buffers before it ends: a fork that had them already would wait for ever. */
+TEST(a_fork_ends_while_another_thread_overwrites_on_a_device) {
+  if (UNDER_ASAN || UNDER_TSAN) return test_skip("no fork among threads under a sanitizer");
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  struct updater u[2];
+  pthread_t t[2];
+  int n = 0;
+  for (int i = 0; i < 2; i++) u[i] = (struct updater){ .w = weft_add(far_ramp(200000), weft_scalar(1)), .device = 1 };
+  while (n < 2 && !pthread_create(&t[n], NULL, update_on, &u[n])) n++;
+  for (int i = 0; i < 300; i++) {
+    pid_t child = fork();
+    if (!child) _exit(0);
+    EXPECT_INT(waitpid(child, NULL, 0), child);
+  }
+  for (int i = 0; i < 2; i++) __atomic_store_n(&u[i].stop, 1, __ATOMIC_RELAXED);
+  while (n > 0) pthread_join(t[--n], NULL);
+  weft_scope_discard(s);
+  far_end();
 }
 
 /* ---- What may be written to ---- */

@@ -52,7 +52,7 @@ struct old { struct old *next; void *data; };
 #define REF UINT64_C(1)
 #define HOLD (UINT64_C(1) << 32)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t buffer_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct buffer *loads;
 static _Atomic(struct buffer *) releases; /* newest first */
@@ -240,11 +240,11 @@ static struct space_copy *add_copy(struct buffer *b, const struct device *d) {
 
 /* One that has the bytes; false: none has. */
 static bool some_copy(struct buffer *b, struct space_copy *out) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   struct space_copy *c = atomic_load(&b->copies);
   while (c && c->state != BUFFER_RESIDENT) c = c->next;
   if (c) *out = *c;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return c != NULL;
 }
 
@@ -302,13 +302,13 @@ static void fail(struct buffer *b, struct text *why) {
 /* Lack of memory is not a property of the file, nor is what a device does one of the buffer: it is absent again, and may be asked
  * for later. */
 static void finish(struct buffer *b, enum buffer_state state, struct text *why) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   unlist(b);
   if (state == BUFFER_RESIDENT && atomic_load(&b->shown)) state = BUFFER_ABSENT; /* pinned on a device meanwhile */
   if (state == BUFFER_FAILED) fail(b, why);
   else atomic_store(&b->state, state);
   pthread_cond_broadcast(&changed);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
 }
 
 /* Does the load that the caller has claimed, and gives back its reference. */
@@ -332,24 +332,20 @@ static void run_errand(struct errand *e) {
 }
 
 static bool claim(struct buffer *b) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   bool ok = atomic_load(&b->state) == BUFFER_ABSENT;
   if (ok) {
     atomic_store(&b->state, BUFFER_LOADING);
     list(b);
     take(b, REF);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return ok;
 }
 
-static void take_lock(void) { pthread_mutex_lock(&lock); }
-static void give_lock(void) { pthread_mutex_unlock(&lock); }
-
 /* In the child nobody is loading any more. */
-static void after_fork(void) {
+static void take_back_loads(void) {
   changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-  give_lock();
   for (struct buffer *b; (b = loads);) {
     if (b->kind == COPIED && b->data) memory_give(b->data, b->bytes);
     if (b->kind == COPIED) b->data = NULL;
@@ -358,13 +354,9 @@ static void after_fork(void) {
   }
 }
 
-/* Handlers run in the child in the order of registration: what after_fork above uses must be ready by then. */
-static void watch_forks(void) {
-  (void)memory_used(); /* its first use registers */
-  guard_watch_forks();
-  reader_watch_forks();
-  pthread_atfork(take_lock, give_lock, after_fork);
-}
+/* Handlers run in the child in the order of registration: after those of run/fork.c, which gives all locks back, and after those
+ * of the devices that are in use. */
+static void watch_forks(void) { pthread_atfork(NULL, NULL, take_back_loads); }
 
 static void watch_forks_once(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -399,24 +391,24 @@ void buffer_start(struct buffer *b) {
 }
 
 static void await_load(struct buffer *b) {
-  pthread_mutex_lock(&lock);
-  while (atomic_load(&b->state) == BUFFER_LOADING) pthread_cond_wait(&changed, &lock);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
+  while (atomic_load(&b->state) == BUFFER_LOADING) pthread_cond_wait(&changed, &buffer_mutex);
+  pthread_mutex_unlock(&buffer_mutex);
 }
 
 static void fail_cut(struct buffer *b) {
   struct text why = { 0 };
   say_cut(b, &why);
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   fail(b, &why);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   text_free(&why);
 }
 
 static const char *why_of(struct buffer *b) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   const char *why = b->why ? b->why : "a file could not be read, and there was no memory to say why";
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return why;
 }
 
@@ -473,23 +465,23 @@ static weft_status bring_there(struct buffer *b, struct space_copy *c, const cha
 
 /* The copy, claimed if it is absent; NULL: out of memory. */
 static struct space_copy *claim_copy(struct buffer *b, const struct device *d, bool *is_ours) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   struct space_copy *c = find_copy(b, d);
   if (!c) c = add_copy(b, d);
-  while (c && c->state == BUFFER_LOADING) pthread_cond_wait(&changed, &lock);
+  while (c && c->state == BUFFER_LOADING) pthread_cond_wait(&changed, &buffer_mutex);
   *is_ours = c && c->state == BUFFER_ABSENT;
   if (*is_ours) c->state = BUFFER_LOADING;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return c;
 }
 
 /* While it was brought it may have been pinned elsewhere: then it serves its caller alone. */
 static void end_claim(struct buffer *b, struct space_copy *c, bool is_there) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   bool is_shown_elsewhere = (b->kind == EXTERNAL || atomic_load(&b->pins)) && atomic_load(&b->shown) != c->device;
   c->state = is_there && !is_shown_elsewhere ? BUFFER_RESIDENT : BUFFER_ABSENT;
   pthread_cond_broadcast(&changed);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
 }
 
 static weft_status hold_there(struct buffer *b, const struct device *d, void **data, const char **why) {
@@ -532,11 +524,11 @@ struct buffer *buffer_heir(const struct device *d, size_t bytes) {
 }
 
 void buffer_inherit(struct buffer *heir, struct buffer *from, const struct device *d) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   struct space_copy *to = find_copy(heir, d), *c = find_copy(from, d);
   to->at = c->at, to->event = c->event, to->state = BUFFER_RESIDENT;
   c->at = 0, c->event = (struct event){ 0 }, c->state = BUFFER_ABSENT;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
 }
 
 struct buffer *buffer_external_in(const struct device *d, uint64_t at, size_t bytes, void (*release)(void *ctx), void *ctx) {
@@ -565,11 +557,11 @@ void buffer_wrote(struct buffer *b, const struct device *space, const struct eve
   atomic_fetch_add(&b->version, 1);
   if (b->panels) panels_forget(b);
   if (!atomic_load_explicit(&b->copies, memory_order_relaxed)) return; /* there is one copy, the host's */
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   forget_others(b, space);
   struct space_copy *c = space ? find_copy(b, space) : NULL;
   if (c) c->event = e ? *e : (struct event){ 0 };
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   atomic_store(&b->state, space ? BUFFER_ABSENT : BUFFER_RESIDENT);
   if (space) free_here(b);
 }
@@ -584,7 +576,7 @@ static bool is_valid_in(struct buffer *b, const struct device *space) {
  * only one would lose the bytes. */
 enum buffer_pinned buffer_pin(struct buffer *b, const struct device *space) {
   bool is_free = true;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   if (b->kind == EXTERNAL || atomic_load(&b->pins)) is_free = atomic_load(&b->shown) == space;
   bool is_void = is_free && !is_valid_in(b, space);
   if (is_free && !is_void) {
@@ -594,15 +586,15 @@ enum buffer_pinned buffer_pin(struct buffer *b, const struct device *space) {
     forget_others(b, space);
     if (space && b->kind != MAPPED && atomic_load(&b->state) == BUFFER_RESIDENT) atomic_store(&b->state, BUFFER_ABSENT);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   panels_forget(b);
   return !is_free ? PINNED_ELSEWHERE : is_void ? PIN_VOID : PINNED;
 }
 
 void buffer_unpin(struct buffer *b) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   if (atomic_fetch_sub(&b->pins, 1) == 1 && b->kind != EXTERNAL) atomic_store(&b->shown, NULL);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
 }
 
 bool buffer_is_shown(struct buffer *b, const struct device **where) {
@@ -612,9 +604,9 @@ bool buffer_is_shown(struct buffer *b, const struct device **where) {
 
 weft_status buffer_await(struct buffer *b, const char **why) {
   for (struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire); c; c = c->next) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&buffer_mutex);
     struct event e = c->state == BUFFER_RESIDENT ? c->event : (struct event){ 0 };
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&buffer_mutex);
     int how = event_wait(&e);
     if (how) return *why = message_of(c->device, how), status_of(how);
   }
@@ -625,9 +617,9 @@ bool buffer_is_done(struct buffer *b) {
   struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire);
   if (!c) return true;
   bool done = true;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   for (; done && c; c = c->next) done = c->state != BUFFER_RESIDENT || event_is_past(&c->event);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return done;
 }
 
@@ -653,9 +645,9 @@ bool buffer_is_there(struct buffer *b, const struct device *d) {
   bool yes = false;
   const struct device *where;
   if (buffer_is_shown(b, &where) && where != d) return false;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&buffer_mutex);
   for (struct space_copy *c = atomic_load(&b->copies); c && !yes; c = c->next) yes = c->device == d && c->state == BUFFER_RESIDENT;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&buffer_mutex);
   return yes;
 }
 

@@ -1,17 +1,21 @@
 /* fork.c -- the locks a fork must not catch half-way, in the order in which they are taken, and what a child forgets.
  *
- * Whoever holds one of them may take those further down, and those of memory, readers and jobs, which watch forks for
- * themselves. In the child the other threads are gone: what they were computing is lazy again. */
+ * Whoever holds one of them may take those further down, and those of jobs, memory and kernels' names, which watch forks for
+ * themselves. A fork takes them in the same order, and none before it has the first and nobody overwrites: handlers that are
+ * registered later come earlier, so one that is registered when it is first needed must take no lock. In the child the other
+ * threads are gone: what they were computing is lazy again. */
 #include <pthread.h>
 #include "graph/scope.h"
 #include "run/compiled.h"
 #include "run/eval.h"
 #include "run/memory.h"
+#include "run/reader.h"
 
 extern pthread_mutex_t graph_mutex, pin_mutex, call_mutex, plan_mutex, compiled_mutex, spare_mutex, handle_mutex, dim_mutex,
-  verdict_mutex, panels_mutex;
+  verdict_mutex, panels_mutex, buffer_mutex, reader_mutex, guard_mutex;
 static pthread_mutex_t *const locks[] = { &graph_mutex, &pin_mutex, &call_mutex, &plan_mutex,
-                                          &compiled_mutex, &spare_mutex, &handle_mutex, &dim_mutex, &verdict_mutex, &panels_mutex };
+                                          &compiled_mutex, &spare_mutex, &handle_mutex, &dim_mutex, &verdict_mutex, &panels_mutex,
+                                          &buffer_mutex, &reader_mutex, &guard_mutex };
 
 enum { N = sizeof locks / sizeof *locks };
 
@@ -30,6 +34,7 @@ static void in_child(void) {
   handles_after_fork();
   eval_after_fork();
   compiled_after_fork();
+  reader_after_fork();
   after();
 }
 

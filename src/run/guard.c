@@ -22,7 +22,7 @@ struct slot {
   _Atomic(atomic_int *) cut;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t guard_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct slot slots[SLOTS];
 static bool is_used[SLOTS];
 static int n_used;
@@ -106,14 +106,8 @@ static void write_slot(struct slot *s, uintptr_t start, uintptr_t end, atomic_in
   atomic_fetch_add(&s->turn, 1);
 }
 
-static void take_lock(void) { pthread_mutex_lock(&lock); }
-static void give_lock(void) { pthread_mutex_unlock(&lock); }
-static void watch_forks(void) { pthread_atfork(take_lock, give_lock, give_lock); }
-
-void guard_watch_forks(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
-}
+static void take_lock(void) { pthread_mutex_lock(&guard_mutex); }
+static void give_lock(void) { pthread_mutex_unlock(&guard_mutex); }
 
 static int free_slot(void) {
   for (int i = 0; i < SLOTS; i++)
@@ -122,7 +116,6 @@ static int free_slot(void) {
 }
 
 int guard_add(void *start, size_t bytes, atomic_int *cut) {
-  guard_watch_forks();
   take_lock();
   install();
   int i = is_installed ? free_slot() : -1;

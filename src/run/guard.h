@@ -8,6 +8,5 @@
  * instead of ending the process. Returns a number for guard_remove, or -1: no room. */
 int guard_add(void *start, size_t bytes, atomic_int *cut);
 void guard_remove(int guard);
-void guard_watch_forks(void); /* handlers for fork registered later find it ready in the child */
 
 #endif

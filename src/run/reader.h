@@ -11,7 +11,7 @@ struct errand {              /* lies in the object it is about; begins as {0} */
 
 bool reader_add(struct errand *);      /* false: no thread can be had, and nothing is queued */
 bool reader_withdraw(struct errand *); /* true: it was waiting, and will not be run */
-void reader_watch_forks(void);         /* handlers for fork registered later find the queue empty in the child */
+void reader_after_fork(void);          /* in the child: nothing is queued, and no thread is there; its lock held */
 void reader_stop(void);                /* runs what is queued, then ends the threads (tests, leak checkers) */
 
 #endif

@@ -140,10 +140,11 @@ void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
 struct debug_list __jit_debug_descriptor = { .version = 1 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
-static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
+
+/* When the library is loaded: what is registered first is locked last, and kernels come and go under other locks (run/fork.c). */
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
 
 static void tell(struct debug_entry *e, unsigned action) {
   __jit_debug_descriptor.relevant = e;
@@ -187,7 +188,6 @@ struct debug *debug_new(const char *name, struct debug_code c) {
   if (!d) return NULL;
   *d = (struct debug){ .entry = { .file = &d->file, .bytes = sizeof d->file } };
   fill_file(&d->file, name, c);
-  pthread_once(&once, watch_forks);
   lock();
   add(&d->entry);
   tell_perf(&d->file, c.at, c.n);
