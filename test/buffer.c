@@ -677,6 +677,26 @@ TEST(a_child_finishes_the_loads_that_its_parent_had_begun) {
   done(s);
 }
 
+TEST(of_an_array_larger_than_memory_only_what_is_read_is_brought_in) {
+  int64_t large = INT64_C(1) << 40;
+  void *data = NULL;
+  const char *why = NULL;
+  struct text no = { 0 };
+  make_file();
+  if (truncate(path, large)) { unlink(path); return test_skip("no file of 1 TiB, though it be empty"); }
+  struct source *s = source_open(path, &no);
+  if (s && memory_limit() < large) {
+    struct buffer *b = buffer_from_source(s, 0, (size_t)large, 1);
+    EXPECT_INT(buffer_hold(b, NULL, &data, &why), WEFT_OK);
+    EXPECT(data && matches(data, 0, BYTES) && !((uint8_t *)data)[large - 1]);
+    if (data) buffer_drop(b);
+    buffer_release(b);
+  }
+  text_free(&no);
+  if (s) done(s);
+  else unlink(path);
+}
+
 TEST(lack_of_memory_is_not_a_failure_of_the_file) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 1, 1000, 4);
