@@ -98,6 +98,8 @@ static bool fail_once(int64_t n, int sticky, const struct result *want, int64_t 
   }
   if (status && status != WEFT_ERR_MEMORY)
     test_fail(__FILE__, __LINE__, "allocation %lld%s: status %d: %s", (long long)n, sticky ? " and all after" : "", (int)status, said);
+  if (status && !strstr(said, "memory"))
+    test_fail(__FILE__, __LINE__, "allocation %lld%s: the message is \"%s\"", (long long)n, sticky ? " and all after" : "", said);
   if (!status && !same(&got, want)) test_fail(__FILE__, __LINE__, "allocation %lld%s: wrong result", (long long)n, sticky ? " and all after" : "");
   if (status && has_weights && memcmp(got.w, start, sizeof start) && memcmp(got.w, want->w, sizeof start))
     test_fail(__FILE__, __LINE__, "allocation %lld: weights that are neither old nor new", (long long)n);
@@ -169,6 +171,8 @@ static bool fail_story(const struct story *story, int64_t n, int sticky, const f
   forget();
   if (status && status != WEFT_ERR_MEMORY)
     test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: status %d: %s", story->name, (long long)n, after, (int)status, said);
+  if (status && !strstr(said, "memory"))
+    test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: the message is \"%s\"", story->name, (long long)n, after, said);
   if (!status && memcmp(got, want, sizeof got))
     test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: wrong result", story->name, (long long)n, after);
   if (weft_get(WEFT_NODES) || weft_get(WEFT_BYTES_USED) || mem_live() != *live)

@@ -19,9 +19,7 @@ struct failure {
   char message[];
 };
 
-static struct { struct failure failure; char text[40]; } no_memory = {
-  { .status = WEFT_ERR_MEMORY, .is_static = true }, "weft: out of memory"
-};
+static struct failure no_memory = { .status = WEFT_ERR_MEMORY, .is_static = true, .message = "weft: out of memory" };
 
 /* NULL: out of memory. */
 static struct failure *with_text(weft_status status, uint64_t origin, struct text *t) {
@@ -40,7 +38,7 @@ static struct failure *make(weft_status status, uint64_t origin, const char *for
   struct text t = { 0 };
   text_addv(&t, format, list);
   struct failure *f = with_text(status, origin, &t);
-  return f ? f : &no_memory.failure;
+  return f ? f : &no_memory;
 }
 
 /* WEFT_ABORT=1: a debugger stands where the error arises. */

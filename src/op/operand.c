@@ -83,7 +83,7 @@ struct failure *count_check(const char *fn, int rank, const dim dims[]) {
   bool is_known = true;
   if (dim_count(rank, dims) != DIM_BAD) return NULL;
   for (int k = 0; k < rank; k++) is_known &= dim_is_known(dims[k]);
-  if (!is_known) return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: no room for the number of elements", fn);
+  if (!is_known) return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory for the number of elements", fn);
   return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has too many elements", fn, dims_show(rank, dims, &s));
 }
 

@@ -475,7 +475,7 @@ static weft_array *slice_node(struct node *x, int axis, dim start, dim length, i
 static weft_array *sliced(const char *fn, struct node *x, int axis, dim first, dim length, int64_t step) {
   struct shape_text s;
   if (first != DIM_BAD && length != DIM_BAD) return apart(slice_node(node_retain(x), axis, first, length, step), x, &op_slice);
-  struct failure *why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: no room for the bounds of axis %d of %s", fn, axis,
+  struct failure *why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory for the bounds of axis %d of %s", fn, axis,
                              shape_show(x, &s));
   return array_of_bad(why, 1, &x);
 }
