@@ -185,8 +185,8 @@ static void say_cut(struct buffer *b, struct text *why) {
 }
 
 /* Brings the pages of [p, p + bytes) in, unless they would take half of the memory: those of so large an array come one by one,
- * when they are touched, so that a slice of it costs what it has. The kernel does it at once and reports a fault as an error; where it
- * cannot, each page is touched. All that is touched is, here or later, under the eyes of guard.c. */
+ * when they are touched, so that a slice of it costs what it has. The kernel does it at once and reports a fault as an error;
+ * where it cannot, each page is touched. All that is touched is, here or later, under the eyes of guard.c. */
 static void fault_in(uint8_t *p, size_t bytes) {
   if (bytes > (size_t)memory_limit() / 2) return;
   size_t page = (size_t)sysconf(_SC_PAGESIZE), head = (uintptr_t)p & (page - 1);
