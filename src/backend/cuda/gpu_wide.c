@@ -18,7 +18,7 @@
 #include "base/least.h"
 
 /* Elements of a row for each thread, the longest row that registers hold, threads of a block with longer ones, and blocks that find
- * room on a processor at least. */
+ * room on a processor (row_blocks). */
 enum { ROW_EACH = 16, ROW_LENGTH = 4096, LONG_THREADS = 512, ROW_BLOCKS = 4 };
 /* The same of spread kernels with quotients, whose arithmetic hides loads only if there are others to compute. The linker's
  * compiler takes as many registers as it likes unless it is told (GELU in bf16: 85 instead of 48). */
@@ -769,14 +769,15 @@ static bool loads_later(struct printer *p) {
 }
 
 /* How many blocks of threads, each with a row, are to find room on a processor, so that some load while others wait at a barrier:
- * six where elements are loaded as halves, five where a row is but kept, four where two values are kept side by side, or more is
- * loaded along the row later. With one more the compiler puts registers into memory and back, or asks for one load after the other.
- * On an H200, 8192 rows of 4096, ms with 4, 5 and 6: softmax 0.082, 0.073, 0.083; RMS norm 0.073, 0.074, 0.079; its gradient 0.148,
- * 0.170, 0.230 (3: 0.154); a layer norm of bf16 0.059, 0.057, 0.052. */
+ * six where elements are loaded as halves, five where a row is but kept, four where two values, or one of 8 bytes, are kept side
+ * by side, or more is loaded along the row later; three where more is kept. With one more the compiler puts registers into memory
+ * and back, or asks for one load after the other. On an H200, 8192 rows of 4096, ms with 4, 5 and 6: softmax 0.082, 0.073, 0.083;
+ * RMS norm 0.073, 0.074, 0.079; its gradient 0.148, 0.170, 0.230 (3: 0.154); a layer norm of bf16 0.059, 0.057, 0.052. */
 static int row_blocks(struct printer *p) {
   int kept = 0;
-  for (int i = 0; i < p->plan->n_rows; i++) kept += p->plan->rows[i].kind == PTX_KEEP && p->plan->rows[i].shares < 0;
-  if (kept > 1) return ROW_BLOCKS;
+  for (int i = 0; i < p->plan->n_rows; i++)
+    if (p->plan->rows[i].kind == PTX_KEEP && p->plan->rows[i].shares < 0) kept += p->plan->rows[i].width > 4 ? 2 : 1;
+  if (kept > 1) return kept > 2 ? ROW_BLOCKS - 1 : ROW_BLOCKS;
   if (p->each == 8) return ROW_BLOCKS + 2;
   return loads_later(p) ? ROW_BLOCKS : ROW_BLOCKS + 1;
 }
