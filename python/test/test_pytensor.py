@@ -1448,6 +1448,26 @@ def test_a_choice_between_compiled_graphs_computes_one_of_them(rng):
     np.testing.assert_allclose(f(0, -value), 1 - value)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16"])
+def test_products_of_short_integers_are_such(rng, dtype):
+    """Of bool whether there is one, of others wrapped, also where the result goes on inside the function."""
+    a, b = pt.TensorType(dtype, (None, None))("a"), pt.TensorType(dtype, (None, None))("b")
+    stacked = pt.TensorType(dtype, (None, None, None))("stacked")
+    square = pytensor.scan(lambda row, m: pt.dot(m, row).astype("int64") * 3, sequences=[a], non_sequences=[b.T], return_updates=False)
+    f = function([a, b, stacked], [a @ b, (a @ b).astype("int64") ** 2, (a @ b).astype("float32") / 2, square,
+                                   pt.dot(a[0], b[:, 0]).astype("int32") + 1, (stacked @ b).astype("int64") * 2,
+                                   pt.einsum("ij,jk->ik", a, b).astype("int64") + 1])
+    for n in (1, 3, 40):
+        x, y, z = ((rng.random(shape) < 0.7) if dtype == "bool" else rng.integers(0, 100, shape).astype(dtype)
+                   for shape in ((4, n), (n, 5), (2, 3, n)))
+        product = x @ y
+        want = (product, product.astype("int64") ** 2, product.astype("float32") / 2, product.astype("int64") * 3,
+                np.dot(x[0], y[:, 0]).astype("int32") + 1, (z @ y).astype("int64") * 2, product.astype("int64") + 1)
+        for got, right in zip(f(x, y, z), want, strict=True):
+            np.testing.assert_array_equal(got, right)
+            assert got.dtype == right.dtype
+
+
 def test_products_as_blas_names_them(rng):
     from pytensor.tensor import blas
     a, b, c, x, y = pt.dmatrix("a"), pt.dmatrix("b"), pt.dmatrix("c"), pt.dvector("x"), pt.dvector("y")

@@ -18,8 +18,9 @@ def batched_dot(node, values, trace):
 
 @row(Dot, batched=True)
 def dot(node, values, trace):
+    """Weft counts and sums short integers in longer ones, PyTensor in their own dtype."""
     dtype = node.outputs[0].type.dtype
-    return weft.matmul(*(array(v, dtype) for v in values))
+    return array(weft.matmul(*(array(v, dtype) for v in values)), dtype)
 
 
 @row(Dot22)
@@ -43,4 +44,4 @@ def product_added(node, values, trace):
 @row(Einsum)
 def einsum(node, values, trace):
     dtype = node.outputs[0].type.dtype
-    return weft.einsum(node.op.subscripts, *(array(v, dtype) for v in values))
+    return array(weft.einsum(node.op.subscripts, *(array(v, dtype) for v in values)), dtype)
