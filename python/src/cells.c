@@ -169,7 +169,7 @@ static PyObject *call(const void *f, weft_function *function, int n, weft_array 
   weft_origin(0);
   weft_scope *s = weft_scope_open();
   weft_call(function, n, in, m, out);
-  PyObject *list = evaluate(m, out) ? NULL : PyList_New(m);
+  PyObject *list = evaluate_new(m, out) ? NULL : PyList_New(m);
   int n_there = list ? copy_small(f, list, m, out) : 0;
   weft_scope_discard(s);
   return list ? with_large(f, list, n_there, m, out) : NULL;

@@ -148,6 +148,7 @@ extern PyMethodDef place_functions[];
 
 /* evaluate.c */
 int evaluate(int n, weft_array *const[]);            /* waits without the GIL; Ctrl-C stops it. Owned by the caller */
+int evaluate_new(int n, weft_array *const[]);        /* the same of what this thread has just made: nobody else computes it */
 int evaluate_into(weft_array *, void *values, size_t bytes); /* the same, then reads. Owns the array meanwhile */
 int evaluate_closing(weft_scope *);                  /* closes it likewise. -1: nothing of it has happened; an exception is set if
                                                         the user or a function of the host's wants one */

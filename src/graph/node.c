@@ -75,12 +75,33 @@ bool node_trusts(const struct node *n) {
   return may_trust(n->op) && trusts_itself(n);
 }
 
+/* ---- Room for a value: leaves have one as a rule, and results of calls, which are made to be computed. ---- */
+
+static bool gets_room(const struct op *op, bool is_open) { return !is_open && (op == &op_value || op == &op_item); }
+static size_t value_bytes(int rank) { return sizeof(struct value) + (size_t)rank * sizeof(int64_t); }
+static struct value *room_of(const struct node *n) { return n->has_room ? (struct value *)(n->in + n->n_made) : NULL; }
+
+struct value *value_make(struct node *n) {
+  if (!n->has_room || n->is_room_taken) return mem_alloc(value_bytes(n->rank));
+  n->is_room_taken = true;
+  return room_of(n);
+}
+
+void value_free(struct node *n, struct value *v) {
+  if (!v) return;
+  if (v != room_of(n)) return mem_free(v);
+  memset(v, 0, value_bytes(n->rank));
+  n->is_room_taken = false;
+}
+
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                        struct node *const in[], const void *attr, size_t attr_bytes) {
   bool is_open = may_be_told(op, rank, dims);
-  struct node *n = mem_alloc(node_bytes(is_open ? rank + n_was(rank) : rank, n_in, attr_bytes));
+  size_t room = gets_room(op, is_open) ? value_bytes(rank) : 0;
+  struct node *n = mem_alloc(node_bytes(is_open ? rank + n_was(rank) : rank, n_in, attr_bytes) + room);
   if (!n) return NULL;
   fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+  n->has_room = room;
   if (is_open) n->was = (dim *)(n->in + n_in);
   atomic_init(&n->refs, 1);
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
@@ -157,7 +178,7 @@ static void end(struct caller *me, struct node *n) {
   if (n->value) {
     buffer_release(n->value->buf);
     if (n->value->verdict) verdict_release(n->value->verdict);
-    mem_free(n->value);
+    if (n->value != room_of(n)) mem_free(n->value);
   }
   if (n->failure) failure_release(n->failure);
   mem_free(n);

@@ -42,6 +42,7 @@ struct node {
   bool was_needed;         /* by an evaluation that did not store it: it is stored if it is needed again */
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
   bool was_queued;         /* graph lock: before it was claimed, so that it is again if it is given up */
+  bool has_room, is_room_taken; /* for a value, behind what the pointers below point to; who computes it takes it */
   _Atomic uint8_t state;
   _Atomic bool is_trusting; /* its sizes rest on others that were taken to be equal, or to fit, and nobody has looked yet */
   _Atomic bool is_told;    /* its sizes, or those of what it is made of, are numbers that a run has told, and would be others on
@@ -91,6 +92,8 @@ static inline bool node_is_loose(const struct node *n) { return atomic_load_expl
 static inline uint64_t node_first(const struct node *n) { return n->copy_of ? n->copy_of : n->serial; }
 static inline uint64_t node_same(const struct node *n) { return n->same_as ? n->same_as : n->serial; }
 uint64_t node_serial(void);                           /* of the youngest */
+struct value *value_make(struct node *);              /* zeros, for this node; NULL: out of memory */
+void value_free(struct node *, struct value *);       /* one that was made for it, what it refers to left alone; NULL: nothing */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 void node_forget(struct node *);                      /* the same, but while a trace is open, when the last one ends */
 void nodes_forget_deferred(void);                     /* the last trace has ended; graph lock not held */

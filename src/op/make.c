@@ -99,10 +99,10 @@ weft_array *weft_full_like(weft_array *like, double value) {
 /* A leaf whose elements lie in buf, row by row if stride is NULL; takes over the reference to buf. */
 struct node *value_node(weft_dtype dtype, int rank, const dim dims[], struct buffer *buf, int64_t offset,
                         const int64_t stride[]) {
-  struct value *v = buf ? mem_alloc(sizeof *v + (size_t)rank * sizeof *v->stride) : NULL;
-  struct node *n = v ? node_make(&op_value, dtype, rank, dims, 0, NULL, NULL, 0) : NULL;
-  if (!n) {
-    mem_free(v);
+  struct node *n = buf ? node_make(&op_value, dtype, rank, dims, 0, NULL, NULL, 0) : NULL;
+  struct value *v = n ? value_make(n) : NULL;
+  if (!v) {
+    node_release(n);
     buffer_release(buf);
     return NULL;
   }

@@ -91,7 +91,7 @@ weft_status value_copy(const struct node *n, void *dst, struct failure **failure
   weft_status status = buffer_hold(n->value->buf, NULL, &data, &why);
   if (status) return *failure = fail(status, n->origin, "weft_read: %s", why ? why : "the value cannot be read"), status;
   const uint8_t *from = (const uint8_t *)data + n->value->offset * (int64_t)size;
-  if (n->rank == 1 && n->value->stride[0] == 1) memcpy(dst, from, size * (size_t)n->dims[0]);
+  if (!n->rank || (n->rank == 1 && n->value->stride[0] == 1)) memcpy(dst, from, size * (size_t)(n->rank ? n->dims[0] : 1));
   else copy_strided(dst, from, size, n->rank, n->dims, n->value->stride);
   bool cut = buffer_state_of(n->value->buf) == BUFFER_FAILED;
   buffer_drop(n->value->buf);
@@ -178,7 +178,9 @@ static __attribute__((noinline)) weft_status await_each(int n, struct node *cons
 }
 
 weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
-  return n == 1 && is_only_here(node[0]) ? WEFT_OK : await_each(n, node, seconds, failure);
+  int i = 0;
+  while (i < n && is_only_here(node[i])) i++;
+  return i == n ? WEFT_OK : await_each(n, node, seconds, failure);
 }
 
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {

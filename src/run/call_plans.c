@@ -458,6 +458,7 @@ static __attribute__((noinline)) struct failure *run_several(struct node *call, 
 
 struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]) {
   if (!n || target[0]->op->kind != OP_ITEM) return NULL; /* as one can see without the lock */
+  if (atomic_load(&target[0]->state) != NODE_LAZY) return NULL;
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();

@@ -12,19 +12,14 @@
 
 /* ---- results ---- */
 
-static struct value *value_new(int rank, struct buffer *buf) {
-  struct value *v = mem_alloc(sizeof *v + sizeof *v->stride * (size_t)rank);
-  if (v) v->buf = buf;
-  return v;
-}
-
 /* A target that is a number: memory of one element that every index reads. */
-static struct value *number_value(const struct node *n, uint64_t bits) {
+static struct value *number_value(struct node *n, uint64_t bits) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
   void *data;
   struct buffer *b = buffer_to_fill(size, &data);
-  struct value *v = b ? value_new(n->rank, b) : NULL;
+  struct value *v = b ? value_make(n) : NULL;
   if (!v) return buffer_release(b), NULL;
+  v->buf = b;
   memcpy(data, &bits, size);
   return v;
 }
@@ -44,12 +39,12 @@ static void value_set(const struct eval *e, const struct run *r, int i, struct v
   memcpy(v->stride, o->place.stride, sizeof *v->stride * e->target[i]->rank);
 }
 
-static void free_values(int n, struct value *v[]) {
-  for (int i = 0; i < n; i++) {
+static void free_values(const struct eval *e, struct value *v[]) {
+  for (int i = 0; i < e->n; i++) {
     if (!v[i]) continue;
     buffer_release(v[i]->buf);
     verdict_release(v[i]->verdict);
-    mem_free(v[i]);
+    value_free(e->target[i], v[i]);
   }
 }
 
@@ -58,7 +53,7 @@ static bool values_make(const struct eval *e, struct value *v[]) {
   bool ok = true;
   for (int i = 0; i < e->n; i++) {
     const struct output *o = &e->plan->schedule->output[i];
-    v[i] = !ok ? NULL : o->is_number ? number_value(e->target[i], o->bits) : value_new(e->target[i]->rank, NULL);
+    v[i] = !ok ? NULL : o->is_number ? number_value(e->target[i], o->bits) : value_make(e->target[i]);
     ok = v[i];
   }
   return ok;
@@ -333,7 +328,7 @@ struct failure *eval_run(struct eval *e) {
   }
   if (r.verdict) verdict_release(r.verdict);
   if (r.before) mem_free(r.before);
-  if (v) free_values(e->n, v);
+  if (v) free_values(e, v);
   if (v != one) mem_free(v);
   if (leaf != few) mem_free(leaf);
   if (out != some) mem_free(out);

@@ -106,7 +106,7 @@ static struct node *promise_of(const struct node *n) {
   struct node *p = node_make(&op_value, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, NULL, 0);
   if (!p) return NULL;
   p->place = n->place;
-  p->value = mem_alloc(sizeof *p->value + sizeof *p->value->stride * (size_t)n->rank);
+  p->value = value_make(p);
   bool ok = p->value && (n->op != &op_scalar || (p->value->buf = number_buffer(n)));
   atomic_store_explicit(&p->state, NODE_RUNNING, memory_order_relaxed);
   return ok ? p : (node_release(p), NULL);
