@@ -71,6 +71,7 @@ struct backend {
   void (*show)(const struct code *, struct text *); /* listing; may be NULL */
   void (*show_machine_code)(const struct code *, struct text *); /* NULL: the listing is that */
   const char *(*by)(const struct code *, const struct launch *); /* the library that would run it, NULL: none; may be NULL itself */
+  void (*watch_forks)(void); /* registers the locks it takes when kernels come and go; NULL: there is none */
 };
 
 extern const struct backend backend_vm, backend_x86;

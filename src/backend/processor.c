@@ -19,3 +19,10 @@ const struct processor *processor_named(const char *name) {
   while (i < N_PROCESSORS - 1 && !is_here(&processors[i])) i++;
   return &processors[i];
 }
+
+void processors_watch_forks(void) {
+  for (int i = 0; i < N_PROCESSORS; i++) {
+    const struct backend *b = processors[i].backend;
+    if (b->watch_forks && (!i || b != processors[i - 1].backend)) b->watch_forks();
+  }
+}

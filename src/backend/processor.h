@@ -14,5 +14,6 @@ struct processor {
 
 const struct processor *processor_named(const char *); /* that one, or the best behind it that is here; NULL: the best */
 const struct processor *processor_any(void);           /* the last, which is always here and takes every kernel */
+void processors_watch_forks(void);                     /* each back end once */
 
 #endif

@@ -5,6 +5,7 @@
  * registered later come earlier, so one that is registered when it is first needed must take no lock. In the child the other
  * threads are gone: what they were computing is lazy again. */
 #include <pthread.h>
+#include "backend/processor.h"
 #include "graph/scope.h"
 #include "run/compiled.h"
 #include "run/eval.h"
@@ -41,6 +42,7 @@ static void in_child(void) {
 /* What is registered first is locked last. Memory must not be locked while a fork waits for others. */
 void forks_watch(void) {
   (void)memory_used(); /* its first use registers */
+  processors_watch_forks();
   jobs_watch_forks();
   pthread_atfork(before, after, in_child);
 }

@@ -143,8 +143,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
-/* When the library is loaded: what is registered first is locked last, and kernels come and go under other locks (run/fork.c). */
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
+void debug_watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
 
 static void tell(struct debug_entry *e, unsigned action) {
   __jit_debug_descriptor.relevant = e;

@@ -8,6 +8,7 @@
 struct debug_code { const void *at; size_t n, called, called_end; };
 struct debug *debug_new(const char *name, struct debug_code);
 void debug_free(struct debug *);
+void debug_watch_forks(void); /* before other locks are registered, under which kernels come and go: what is first is locked last */
 
 /* What gdb looks at: a list of object files in memory. */
 struct debug_entry { struct debug_entry *next, *previous; const void *file; unsigned long long bytes; };

@@ -315,5 +315,5 @@ static bool x86_borrows(const struct code *c, const struct launch *l) {
 
 const struct backend backend_x86 = {
   .name = "x86", .available = cpu_has_avx2, .compile = x86_compile, .run = x86_run,
-  .borrows = x86_borrows, .free = x86_free, .show = code_list
+  .borrows = x86_borrows, .free = x86_free, .show = code_list, .watch_forks = debug_watch_forks
 };
