@@ -19,12 +19,14 @@ static inline float *drawn(weft_dtype t, int64_t n) {
   return x;
 }
 
+/* In memory, so that kernels load elements of this dtype. */
 static inline weft_array *numbers(weft_dtype t, int rank, const int64_t dims[]) {
   int64_t n = 1;
   for (int d = 0; d < rank; d++) n *= dims[d];
   float *x = drawn(t, n);
   weft_array *a = weft_cast(weft_from(WEFT_F32, rank, dims, x), t);
   free(x);
+  EXPECT_OK(weft_eval(1, &a));
   return a;
 }
 

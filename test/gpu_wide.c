@@ -5,21 +5,14 @@
 #include <string.h>
 #include "gpu.h"
 
-/* In memory, so that kernels load elements of this dtype. */
-static weft_array *stored(weft_dtype t, int64_t rows, int64_t columns) {
-  weft_array *x = matrix(t, rows, columns);
-  EXPECT_OK(weft_eval(1, &x));
-  return x;
-}
-
 /* Views of [rows, columns], of which only the first stands aligned for sure. */
 static weft_array *view(int which, weft_dtype t, int64_t rows, int64_t columns) {
   switch (which) {
-    case 0: return stored(t, rows, columns);
-    case 1: return weft_slice(stored(t, rows, columns + 1), 1, 1, columns + 1, 1);
-    case 2: return weft_flip(stored(t, rows, columns), 1);
-    case 3: return weft_slice(stored(t, rows, columns + 16), 1, 8, columns + 8, 1);
-    default: return weft_transpose(stored(t, columns, rows), NULL);
+    case 0: return matrix(t, rows, columns);
+    case 1: return weft_slice(matrix(t, rows, columns + 1), 1, 1, columns + 1, 1);
+    case 2: return weft_flip(matrix(t, rows, columns), 1);
+    case 3: return weft_slice(matrix(t, rows, columns + 16), 1, 8, columns + 8, 1);
+    default: return weft_transpose(matrix(t, columns, rows), NULL);
   }
 }
 
