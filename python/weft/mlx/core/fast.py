@@ -165,7 +165,12 @@ _FOREIGN = "kernels in another language cannot be given to weft yet"
 
 
 def metal_kernel(name, input_names, output_names, source, header="", ensure_row_contiguous=True, atomic_outputs=False, compile_options=None):
-    """A kernel of Metal's, which modules make when they are imported whether or not they will call it: its call is refused."""
+    """A kernel of Metal's, which modules make when they are imported whether or not they will call it: its call is refused.
+
+    >>> mx.fast.metal_kernel("twice", ["x"], ["y"], "y[0] = 2 * x[0];")()
+    Traceback (most recent call last):
+    NotImplementedError: mlx.core.fast.metal_kernel: kernels in another language cannot be given to weft yet: 'twice'
+    """
     return _missing("mlx.core.fast", "metal_kernel", f"{_FOREIGN}: {name!r}")
 
 
