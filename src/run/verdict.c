@@ -194,7 +194,8 @@ struct failure *verdict_so_far(struct verdict *v) {
 }
 
 void verdict_close(struct verdict *v) {
-  if (!v->is_closed) v->words.event = event_now(v->words.device, QUEUE_COMPUTE);
+  if (v->is_closed) return; /* it may be that of another run, at which other threads look */
+  v->words.event = event_now(v->words.device, QUEUE_COMPUTE);
   v->is_closed = true;
 }
 
