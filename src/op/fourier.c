@@ -63,6 +63,13 @@ struct fourier_pass {
 
 enum { VECTOR_RUN = 16 }; /* as many floats as the widest vector has: where fewer b are side by side, they are turned */
 
+/* Elements of two vectors by their numbers, those of b after those of a. */
+#if defined __clang__ || __GNUC__ >= 12
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){ __VA_ARGS__ })
+#endif
+
 typedef uint32_t four_words __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint64_t two_words __attribute__((vector_size(16), aligned(8), may_alias));
 
@@ -70,16 +77,16 @@ typedef uint64_t two_words __attribute__((vector_size(16), aligned(8), may_alias
 static void turn_block(const uint32_t *x, int64_t columns, int64_t rows, uint32_t *y) {
   four_words a = *(const four_words *)x, b = *(const four_words *)(x + columns);
   four_words c = *(const four_words *)(x + 2 * columns), d = *(const four_words *)(x + 3 * columns);
-  four_words ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  four_words ba = __builtin_shufflevector(a, b, 2, 6, 3, 7), dc = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  *(four_words *)y = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-  *(four_words *)(y + rows) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-  *(four_words *)(y + 2 * rows) = __builtin_shufflevector(ba, dc, 0, 1, 4, 5);
-  *(four_words *)(y + 3 * rows) = __builtin_shufflevector(ba, dc, 2, 3, 6, 7);
+  four_words ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
+  four_words ba = PICK(a, b, 2, 6, 3, 7), dc = PICK(c, d, 2, 6, 3, 7);
+  *(four_words *)y = PICK(ab, cd, 0, 1, 4, 5);
+  *(four_words *)(y + rows) = PICK(ab, cd, 2, 3, 6, 7);
+  *(four_words *)(y + 2 * rows) = PICK(ba, dc, 0, 1, 4, 5);
+  *(four_words *)(y + 3 * rows) = PICK(ba, dc, 2, 3, 6, 7);
 }
 static void turn_wide_block(const uint64_t *x, int64_t columns, int64_t rows, uint64_t *y) {
   two_words a = *(const two_words *)x, b = *(const two_words *)(x + columns);
-  *(two_words *)y = __builtin_shufflevector(a, b, 0, 2), *(two_words *)(y + rows) = __builtin_shufflevector(a, b, 1, 3);
+  *(two_words *)y = PICK(a, b, 0, 2), *(two_words *)(y + rows) = PICK(a, b, 1, 3);
 }
 
 #define TURN(word, each, block)                                                                               \
