@@ -18,26 +18,34 @@ static weft_array *slow(weft_array *x, int64_t n) {
   return repeated(n, weft_add(weft_sum(x, 0), weft_scalar(1)), unchanged);
 }
 
-TEST(a_close_without_waiting_returns_before_the_work_is_done) {
+/* Whether the work of n steps was still going on when the close had returned. */
+static bool returns_before(int64_t n) {
   weft_scope *s = weft_scope_open();
   weft_array *w = number(1);
   float got = 0;
   weft_scope *step = weft_scope_open();
-  weft_array *y = slow(w, 30000000);
+  weft_array *y = slow(w, n);
   weft_update(w, y);
   weft_fetch(y, WEFT_F32, &got, sizeof got);
   EXPECT_OK(weft_scope_close_async(step));
-  EXPECT_INT(weft_state_of(w, NULL), WEFT_RUNNING);
-  EXPECT_INT(weft_wait(1, &w, 0), WEFT_ERR_TIMEOUT);
-  EXPECT_INT(weft_wait(0, NULL, 0), WEFT_ERR_TIMEOUT);
-  EXPECT_OK(weft_check(w));
   weft_array *later = weft_add(w, w); /* can be built at once */
+  EXPECT_OK(weft_check(w));
+  bool yes = weft_state_of(w, NULL) == WEFT_RUNNING;
+  yes = yes && weft_wait(1, &w, 0) == WEFT_ERR_TIMEOUT && weft_wait(0, NULL, 0) == WEFT_ERR_TIMEOUT;
   EXPECT_OK(weft_wait(1, &w, -1));
   EXPECT(got == 2);
   EXPECT_INT(weft_state_of(w, NULL), WEFT_READY);
   EXPECT(read_one(later) == 4);
   EXPECT_OK(weft_wait(0, NULL, -1));
   weft_scope_discard(s);
+  return yes;
+}
+
+/* A busy machine may leave this thread aside until the work is done: then it gets more of it. */
+TEST(a_close_without_waiting_returns_before_the_work_is_done) {
+  int64_t n = 30000000;
+  while (!returns_before(n) && n < 1000000000) n *= 4;
+  EXPECT(n < 1000000000);
 }
 
 TEST(updates_that_are_not_waited_for_happen_in_order) {
@@ -181,18 +189,26 @@ TEST(a_number_can_be_promised) {
   weft_scope_discard(s);
 }
 
-TEST(an_evaluation_in_the_background_may_need_what_is_queued_behind_it) {
+/* Whether what is queued behind n steps was still waiting when it was asked for. */
+static bool is_queued_behind(int64_t n) {
   weft_scope *s = weft_scope_open();
-  weft_array *first = slow(number(1), 3000000), *b = weft_exp(number(0)), *a = weft_add(weft_sum(b, 0), weft_scalar(1));
+  weft_array *first = slow(number(1), n), *b = weft_exp(number(0)), *a = weft_add(weft_sum(b, 0), weft_scalar(1));
   EXPECT_OK(weft_eval_async(1, &first)); /* keeps the thread busy */
   EXPECT_OK(weft_eval_async(1, &a));
   EXPECT_OK(weft_eval_async(1, &b));
-  EXPECT_INT(weft_state_of(b, NULL), WEFT_RUNNING);
+  bool yes = weft_state_of(b, NULL) == WEFT_RUNNING;
   EXPECT(read_one(weft_add(b, b)) == 2);
   EXPECT_OK(weft_wait(2, (weft_array *[]){ a, b }, -1));
   EXPECT(read_one(a) == 2);
   EXPECT_OK(weft_wait(0, NULL, -1));
   weft_scope_discard(s);
+  return yes;
+}
+
+TEST(an_evaluation_in_the_background_may_need_what_is_queued_behind_it) {
+  int64_t n = 3000000;
+  while (!is_queued_behind(n) && n < 1000000000) n *= 4;
+  EXPECT(n < 1000000000);
 }
 
 TEST(evaluations_in_the_background_build_on_each_other) {

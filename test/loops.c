@@ -877,6 +877,9 @@ TEST(a_body_older_than_a_loop_inside_stays_as_it_is_when_sizes_are_renewed) {
 
 /* Nobody counts on the symbol, so the number that is told is nobody's: an evaluation would run the loop for ever. */
 TEST(a_loop_that_tells_no_size_is_our_own_mistake_and_no_hang) {
+#ifdef WEFT_HARD
+  test_skip("the hard build ends at mistakes of our own");
+#else
   weft_scope *s = weft_scope_open();
   weft_array *rows = rows_below_three(f64_of(1));
   struct loop *l = loop_of(loop_below(rows));
@@ -890,4 +893,5 @@ TEST(a_loop_that_tells_no_size_is_our_own_mistake_and_no_hang) {
   EXPECT_F64(y, 2);
   EXPECT_F64(rows, 1.5, 2.25, 3.375);
   weft_scope_discard(s);
+#endif
 }
