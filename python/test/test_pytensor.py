@@ -766,6 +766,21 @@ def test_a_check_raises_its_own_class_in_and_outside_of_loops(kind):
     assert s.get_value().tolist() == [2, 2]
 
 
+def test_a_check_of_sizes_is_a_step_of_the_function_where_an_output_has_elements():
+    """PyMC's densities of data in pm.Data check their lengths: their calls need no Python, and data stay on a device."""
+    x, s = pt.dvector("x"), pytensor.shared(np.ones(3))
+    n = Assert("lengths")(x.shape[0], pt.eq(x.shape[0], s.shape[0]))
+    f = function([x], [pt.alloc(x.sum(), n), x.sum()], updates={s: s + x[0]})
+    for _ in range(2):
+        rows, total = f(np.ones(3))
+        assert rows.tolist() == [3, 3, 3] and total == 3
+        for wrong in (2, 4, 0):
+            with pytest.raises((AssertionError, IndexError), match="lengths|[Ii]ndex"):
+                f(np.ones(wrong))
+    assert [traced.is_straight for traced in program_of(f).traces.values()][0]
+    assert s.get_value().tolist() == [3, 3, 3]
+
+
 def test_calls_of_other_shapes_find_their_function_again():
     x, y = pt.dvector("x"), pt.dvector("y")
     f = function([x, y], x * 2 + y)

@@ -21,7 +21,7 @@ from . import fallback
 from .graph import Arranged, Graph, needed
 from .random import WORDS, generator_of, words_of
 from .trace import Demand, Trace
-from .value import NotOpen, array, is_array, is_expression, is_tensor, sharing_constants
+from .value import NotOpen, array, is_array, is_expression, is_tensor, shape_if_known, sharing_constants
 
 MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
 
@@ -186,11 +186,22 @@ class Traced:
             variables = [graph.variables[k] for k in program.outputs]
             self.known = [source(k, r, v) for k, r, v in zip(program.outputs, results, variables)]
             outs = [array(r, fallback.dtype_given(v)) for r, v, known in zip(results, variables, self.known) if known is None]
+            checks = self.attached(checks, outs)
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
             traces["open" if is_open else "closed"] += 1
             self.is_straight = self.function is not None and not self.checks and not any(self.known)
+
+    def attached(self, checks, outs):
+        """Makes what is left to check a step before an output that has elements whatever the sizes are; the checks if there is none."""
+        at = next((k for k, x in enumerate(outs) if has_elements(x)), None)
+        if at is None:
+            return checks
+        for kind, message, holds in checks:
+            self.told.append((kind, message))
+            outs[at] = weft.assert_(outs[at], holds, str(len(self.told) - 1))
+        return []
 
     def __call__(self, values):
         results = [] if self.function is None else self.run(*[values[k] for k in self.entering], *[rows_for(values[k]) for k in self.bounds])
@@ -211,6 +222,12 @@ class Traced:
                 raise
             kind, message = self.told[int(number)]
         raise kind(message)
+
+
+def has_elements(x):
+    """Whether that is known before it runs."""
+    sizes = shape_if_known(x)
+    return sizes is not None and 0 not in sizes
 
 
 def is_whole_number(variable):
