@@ -38,7 +38,8 @@ struct panel {
 };
 
 /* A row by a matrix: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; of the matrix, in its dtype of memory, the products
- * of a column are neighbours, or the columns are: then at most a block of k, and DOTS_COLUMNS; a and c have the register dtype.
+ * of a column are neighbours, or the columns are: then at most a block of k, and DOTS_COLUMNS, and rows of b from `first` on may be
+ * those of `rest`; a and c have the register dtype.
  * is_far: more than caches hold, and columns, if they are not neighbours, follow one another: what is behind that at hand is
  * asked for before it is needed. */
 enum { DOTS_COLUMNS = 2048 };
@@ -46,6 +47,8 @@ struct dots {
   const void *a, *b;
   void *c;
   int64_t a_k, b_k, b_column, k, columns;
+  const void *rest;
+  int64_t rest_k, first;        /* first >= k: all rows are b's */
   bool adds, is_far;
 };
 typedef void dots_code(const struct dots *);

@@ -49,7 +49,8 @@ void product_of(struct product *p, const struct contraction *c) {
   find_matrix(&p->a, c, &c->a, c->a_dtype);
   find_matrix(&p->b, c, &c->b, c->b_dtype);
   find_matrix(&p->y, c, &c->y, p->reg);
-  p->run = c->b_run;
+  p->run = c->b_run, p->first = c->b_first;
+  find_matrix(&p->rest, c, &c->rest, c->b_dtype);
   find_made(&p->a, c->maker[0]);
   find_made(&p->b, c->maker[1]);
   if (c->is_turned) turn(p);
@@ -64,6 +65,7 @@ static void product_place(struct product *p, uint8_t *const base[]) {
   place(&p->a, c->is_turned ? &c->b : &c->a, base);
   place(&p->b, c->is_turned ? &c->a : &c->b, base);
   place(&p->y, &c->y, base);
+  place(&p->rest, &c->rest, base);
 }
 
 bool product_is_empty(const struct contraction *c) {
@@ -186,7 +188,7 @@ struct constant { struct buffer *buf; int64_t offset; }; /* NULL: it is none, or
 static struct constant constant_of(const struct plan *plan, const struct contraction *c, const struct run *r) {
   const struct binding *b = c->is_turned ? &c->a : &c->b;
   int leaf = b->store < 0 || c->is_fed || c->feeds ? -1 : plan->schedule->store[b->store].leaf;
-  if (leaf < 0 || !r->leaf[leaf].is_constant || c->maker[!c->is_turned]) return (struct constant){ 0 };
+  if (leaf < 0 || !r->leaf[leaf].is_constant || c->maker[!c->is_turned] || c->b_first) return (struct constant){ 0 };
   for (int i = 0; i < c->n_batch; i++) if (b->stride[i]) return (struct constant){ 0 };
   int64_t n = c->is_turned ? c->m : c->n, most = KEPT_MOST / kir_width(kir_register_of(c->a_dtype));
   if (c->k > most / (n ? n : 1) || c->k * n < KEPT_LEAST || !panels_may_keep(r->leaf[leaf].buf, 8 * c->k * n))
@@ -267,6 +269,7 @@ void product_stores(struct schedule *s, struct step *p, store_visitor *v, void *
   kernel_stores(s, p, v, of);
   see_store(&c->a.store, STORE_READ, v, of);
   see_store(&c->b.store, STORE_READ, v, of);
+  see_store(&c->rest.store, STORE_READ, v, of);
   see_store(&c->y.store, STORE_WRITTEN, v, of);
   for (int k = 0; k < 2; k++) if (c->maker[k]) kernel_stores(s, &s->step[c->maker[k]->step], v, of);
   if (c->is_fed) product_stores(s, p - 1, v, of); /* they run together */
@@ -276,8 +279,9 @@ void product_stores(struct schedule *s, struct step *p, store_visitor *v, void *
 bool product_may_overwrite(const struct step *p, int from, int to) {
   const struct contraction *c = p->contraction;
   if (c->is_fed || c->feeds || c->maker[0] || c->maker[1]) return false;
-  bool is_operand = c->a.store == from || c->b.store == from || c->a.store == to || c->b.store == to;
-  return !is_operand && p->kernel && kernel_may_overwrite(p, from, to);
+  bool is_left = c->a.store == from || c->a.store == to, is_right = c->b.store == from || c->b.store == to;
+  bool is_rest = c->b_first && (c->rest.store == from || c->rest.store == to);
+  return !is_left && !is_right && !is_rest && p->kernel && kernel_may_overwrite(p, from, to);
 }
 
 bool product_compile(struct plan *p, int i, struct failure **failure) {
@@ -299,6 +303,7 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   text_add(t, ", b=");
   show_operand(s, c->maker[1], &c->b, t);
   if (c->b_run) text_addf(t, " in runs of %lld", (long long)c->b_run);
+  if (c->b_first) text_addf(t, ", from %s %lld on ", c->b_splits_rows ? "row" : "column", (long long)c->b_first), store_show(s, c->rest.store, t);
   if (c->y.store >= 0) text_add(t, ", y="), store_show(s, c->y.store, t);
   text_add(t, ")");
 }

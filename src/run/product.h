@@ -92,6 +92,9 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  struct matrix rest;           /* where rows or columns of b from `first` on stand, see b_first in schedule/step.h; then it goes by
+                                   dots */
+  int64_t first;                /* 0: all stand in b */
   int64_t run;                  /* rows of a run of b, see b_run in schedule/step.h; then it is packed by all, in one piece. 0: it
                                    has none */
   struct buffer *constant;      /* what b is in, if that is the same in every run, and its panels may be kept; NULL: else */

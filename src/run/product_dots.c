@@ -5,7 +5,8 @@
  * One thread, 4096^2: by patches of packed panels 52 ms; by dots along k 4 ms, with sixteen columns over all of k, the next ones
  * asked for before they are needed, 2.6 ms; across, with sums that wait in the first cache, 2.3 to 2.6 ms instead of 3.1
  * (a sum of as many numbers: 2.1). Operands that are made have no address, so they go by flat. Where panels of a constant are kept,
- * they are quicker than dots along k (a row through an encoder of 42 MB 1.71 ms, then 1.52) and no quicker than across (1.48). */
+ * they are quicker than dots along k (a row through an encoder of 42 MB 1.71 ms, then 1.52) and no quicker than across (1.48). A
+ * matrix that stands in two places, keys or values that are held and those of one token more, always goes this way. */
 #include "run/product.h"
 
 enum {
@@ -14,11 +15,13 @@ enum {
   FAR_BYTES = 1 << 20       /* of a matrix that caches hardly hold: what is next is asked for */
 };
 
-static bool along_k(const struct product *p) { return p->b.row == kir_width(p->b.dtype); }
+static bool along_k(const struct product *p) {
+  return p->first ? !p->c->b_splits_rows : p->b.row == kir_width(p->b.dtype);
+}
 
 /* Where the caches hold it, a matrix whose columns are neighbours is as quick by a patch. */
 static bool across(const struct product *p) {
-  return !product_is_small(p) && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
+  return p->first || (!product_is_small(p) && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows);
 }
 
 static dots_code *code_of(const struct product *p) {
@@ -43,15 +46,28 @@ static bool is_far(const struct product *p) {
   return follows && p->k > FAR_BYTES / size / p->n;
 }
 
+/* Some columns, from `column` of the product and `at` of x on. */
+static void multiply_columns(const struct worker *w, const struct matrix *x, int64_t at, int64_t column, int64_t columns, int64_t k,
+                             struct dots d) {
+  const struct product *p = w->p;
+  int64_t before = column - w->cell.column;
+  d.b = operand_corner(w, x, k, at), d.b_k = x->row, d.b_column = x->column, d.columns = columns;
+  d.c = p->y.at ? (uint8_t *)operand_corner(w, &p->y, 0, column) : w->y + before * p->size;
+  p->dots(&d);
+}
+
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  struct dots d = { .b = operand_corner(w, &p->b, k, w->cell.column), .b_k = p->b.row, .b_column = p->b.column,
-                    .k = n, .columns = w->cell.columns, .adds = k > 0 };
+  struct dots d = { .k = n, .first = n, .adds = k > 0, .is_far = is_far(p) };
+  int64_t column = w->cell.column, columns = w->cell.columns, of_b = columns;
   d.a = p->packs.a ? w->a : left_corner(w, 0, k);
   d.a_k = p->packs.a ? p->size : p->a.column;
-  d.c = p->y.at ? (void *)operand_corner(w, &p->y, 0, w->cell.column) : w->y;
-  d.is_far = is_far(p);
-  p->dots(&d);
+  if (p->first && p->c->b_splits_rows) {
+    d.first = p->first > k ? p->first - k : 0, d.rest_k = p->rest.row;
+    d.rest = operand_corner(w, &p->rest, k + d.first - p->first, column);
+  } else if (p->first) of_b = p->first > column ? least(columns, p->first - column) : 0;
+  if (of_b) multiply_columns(w, &p->b, column, column, of_b, k, d);
+  if (of_b < columns) multiply_columns(w, &p->rest, column + of_b - p->first, column + of_b, columns - of_b, k, d);
 }
 
 const struct strategy strategy_dots = { "dots", applies, choose, multiply_row };

@@ -5,6 +5,7 @@
  * Pieces may be computed several times, as they are packed: the left operand once for each block of columns, the right one
  * for each block of rows. So it is a matter of cost, which depends on shapes alone. No choice made here changes a bit. */
 #include <string.h>
+#include "backend/patch.h"
 #include "schedule/work.h"
 
 enum { /* vector instructions for as many elements as a vector has */
@@ -229,6 +230,86 @@ static void find_runs(struct work *w, struct group *g) {
   w->out->store[w->item[copy->slot].place.store].bytes = 0;
 }
 
+/* ---- right operands that stand in two places ----
+ * A row by a matrix that two arrays make together, side by side: keys or values that are held and those of one token more. Each
+ * element is read once, so to join them takes longer than the product. If that is all that is done with them they are read where
+ * they are. */
+
+enum { LEAST_JOINED = 1 << 12 }; /* elements: fewer are copied in no time */
+
+static bool may_be_joined(const struct work *w, const struct group *g) {
+  const struct node *n = g->product, *b = n->in[1];
+  if (work_is_for_device(w) || g->feeds || g->made_by[1] >= 0 || n->dims[n->rank - 2] != 1 || contract_is_turned(n)) return false;
+  return n->in[0]->dtype == WEFT_F32 && b->dtype == WEFT_F32 && n->dims[n->rank - 1] <= DOTS_COLUMNS &&
+         node_count(b) >= LEAST_JOINED && !contract_is_long(w, n);
+}
+
+/* Nobody else uses it, and it is no result. */
+static bool is_only_ours(const struct work *w, const struct node *x) {
+  return local_of(x)->n_uses == 1 && !w->item[x->slot].is_target;
+}
+
+/* The two arrays side by side that an operand shows, its axes in another order; axis: which of theirs each is. */
+static const struct node *joined_in(const struct work *w, const struct node *operand, int axis[]) {
+  const struct node *x = operand;
+  for (int k = 0; k < operand->rank; k++) axis[k] = k;
+  for (; x->op == &op_transpose; x = x->in[0]) {
+    if (!is_only_ours(w, x)) return NULL;
+    for (int k = 0; k < operand->rank; k++) axis[k] = ((const struct transpose_attr *)x->attr)->axes[axis[k]];
+  }
+  return x->op == &op_concat && x->n_in == 2 && is_only_ours(w, x) && w->item[x->slot].into < 0 ? x : NULL;
+}
+
+/* An array that stands where it is until the product has read it: nothing but the join uses it, so nothing may overwrite it. */
+static bool stays(const struct work *w, const struct node *part) {
+  const struct node *base = edge_of(part).base;
+  for (const struct node *x = part; x != base; x = x->in[0]) if (!is_only_ours(w, x)) return false;
+  return is_only_ours(w, base) && (base->op == &op_value || w->item[base->slot].group >= 0);
+}
+
+/* Part of a join, as the operand shows it. What was to be stored in the joined array gets a place of its own. */
+static bool part_place(struct work *w, const struct node *join, const struct node *part, const struct node *operand, const int axis[],
+                       struct binding *b) {
+  struct item *x = &w->item[part->slot];
+  struct place p;
+  if (x->into == join->slot) {
+    int s = store_new(w, node_count(part) * (int64_t)weft_dtype_bytes((weft_dtype)part->dtype));
+    if (s < 0) return false;
+    place_dense(part, s, &x->place), x->into = -1;
+  }
+  if (!place_needed(w, part, &p)) return false;
+  *b = (struct binding){ .store = p.store, .offset = p.offset };
+  for (int k = 0, i = 0; k < operand->rank; k++)
+    if (k >= operand->rank - 2 || operand->dims[k] != 1) b->stride[i++] = part->dims[axis[k]] == 1 ? 0 : p.stride[axis[k]];
+  return true;
+}
+
+/* Neighbours are those along k if columns are split, and those of a row if rows are. */
+static bool lies_for_dots(const struct node *operand, const struct binding *b, bool splits_rows) {
+  int row = 0;
+  for (int k = 0; k < operand->rank - 2; k++) row += operand->dims[k] != 1;
+  return b->stride[row + splits_rows] == 1;
+}
+
+static bool find_joined(struct work *w, struct group *g) {
+  const struct node *operand = g->product->in[1];
+  int axis[WEFT_RANK_MAX], last = operand->rank - 1;
+  const struct node *join = may_be_joined(w, g) ? joined_in(w, operand, axis) : NULL;
+  if (!join || !stays(w, join->in[0]) || !stays(w, join->in[1])) return true;
+  int along = ((const struct axis_attr *)join->attr)->axis;
+  bool splits_rows = axis[last - 1] == along;
+  struct binding part[2];
+  struct place p;
+  if ((!splits_rows && axis[last] != along) || !join->in[0]->dims[along] || !join->in[1]->dims[along]) return true;
+  for (int i = 0; i < 2; i++) if (!place_of(w, join->in[i], &p)) return true;
+  for (int i = 0; i < 2; i++) if (!part_place(w, join, join->in[i], operand, axis, &part[i])) return false;
+  if (!lies_for_dots(operand, &part[0], splits_rows) || !lies_for_dots(operand, &part[1], splits_rows)) return true;
+  g->first = join->in[0]->dims[along], g->splits_rows = splits_rows, g->right = part[0], g->rest = part[1];
+  w->item[join->slot].ready_level = 0; /* nobody writes it */
+  w->out->store[w->item[join->slot].place.store].bytes = 0;
+  return true;
+}
+
 bool makers_find(struct work *w) {
   for (int i = 0; i < w->n_groups && w->fuse; i++) {
     struct group *g = &w->group[i];
@@ -236,6 +317,7 @@ bool makers_find(struct work *w) {
     for (int k = 0; k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
       if (!find_maker(w, g, k)) return false;
     find_runs(w, g);
+    if (!find_joined(w, g)) return false;
   }
   return true;
 }

@@ -130,6 +130,10 @@ struct contraction {
   int64_t b_run;                 /* rows i b_run .. of b stand one element behind those of i - 1: [k, n] is read from
                                     [n, b_run, k / b_run], whose last two axes are neighbours and change places. 0: rows are as
                                     far apart as b says */
+  int64_t b_first;               /* b stands in two places: its rows, if b_splits_rows, or columns from this one on are `rest`.
+                                    0: in one */
+  bool b_splits_rows;
+  struct binding rest;           /* store -1: there is none */
   bool is_loose;                 /* of halves: sums may be in the machine's order */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */

@@ -42,6 +42,9 @@ struct group {
   struct maker *maker;        /* the only result is an operand of a product, and never whole */
   struct binding right;       /* of the product: where its right operand stands, if that is in runs; */
   int64_t run;                /* rows of one; 0: it is not (see b_run in step.h) */
+  int64_t first;              /* of the product: its right operand is `right` and behind it `rest`, see b_first in step.h; 0: it is not */
+  bool splits_rows;
+  struct binding rest;
   int n_items, room;
   int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */

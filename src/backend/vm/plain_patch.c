@@ -2,6 +2,7 @@
 #include "backend/patch.h"
 #include <string.h>
 #include "backend/vm/tile.h"
+#include "base/least.h"
 
 enum { LANES = 64, ROWS = 8, VECTORS = 2, B_AND_SUM_ARE_TILES = 6, BOTH_ARE_TILES = 3, B_IS_A_TILE = 2 };
 
@@ -42,8 +43,6 @@ static patch_code *code(weft_dtype t, int of_rows, int n_vectors, bool is_masked
   return t == WEFT_F32 ? patch_f32 : t == WEFT_F64 ? patch_f64 : tile_width(t) == 4 ? patch_i32 : patch_i64;
 }
 
-static dots_code *dots(weft_dtype t, bool along_k) { return (void)t, (void)along_k, NULL; }
-
 static void pack(const struct panel *p) {
   int from = tile_width(p->dtype), to = tile_width(kir_register_of(p->dtype));
   tile_in *load = tile_best()->load[p->dtype][p->stride != from];
@@ -54,6 +53,39 @@ static void pack(const struct panel *p) {
     if (rest) memset(row + p->n * to, 0, rest);
   }
 }
+
+/* ---- a row by a matrix ---- */
+
+enum { AT_A_TIME = 32 }; /* rows of the matrix, packed before they are multiplied */
+
+/* sum + n products of some columns, n at most AT_A_TIME. */
+static void add_rows(const struct dots *d, const char *a, const char *b, int64_t step, int64_t n, int64_t columns, float sum[]) {
+  _Alignas(64) float panel[AT_A_TIME * LANES];
+  pack(&(struct panel){ b, panel, step, d->b_column, n, columns, LANES, WEFT_F32 });
+  multiply(&(struct patch){ .a = a, .b = panel, .start = sum, .c = sum, .a_k = d->a_k, .b_k = sizeof(float) * LANES, .k = n,
+                            .rows = 1, .columns = columns }, WEFT_F32);
+}
+
+/* A block of products from k on, of some columns from j on. */
+static void dot_block(const struct dots *d, int64_t j, int64_t columns, int64_t k, int64_t end) {
+  float sum[LANES] = { 0 }, *c = (float *)d->c + j;
+  bool adds = d->adds || k;
+  for (int64_t n; k < end; k += n) {
+    bool is_rest = k >= d->first;
+    const char *b = is_rest ? (const char *)d->rest + (k - d->first) * d->rest_k : (const char *)d->b + k * d->b_k;
+    n = least(AT_A_TIME, (is_rest || end < d->first ? end : d->first) - k);
+    add_rows(d, (const char *)d->a + k * d->a_k, b + j * d->b_column, is_rest ? d->rest_k : d->b_k, n, columns, sum);
+  }
+  for (int64_t i = 0; i < columns; i++) c[i] = adds ? c[i] + sum[i] : sum[i];
+}
+
+static void dots_f32(const struct dots *d) {
+  for (int64_t j = 0; j < d->columns; j += LANES)
+    for (int64_t k = 0; k == 0 || k < d->k; k += KIR_PRODUCT_BLOCK)
+      dot_block(d, j, least(LANES, d->columns - j), k, least(k + KIR_PRODUCT_BLOCK, d->k));
+}
+
+static dots_code *dots(weft_dtype t, bool along_k) { return (void)along_k, t == WEFT_F32 ? dots_f32 : NULL; }
 
 const struct contractor contractor_vm = { .name = "vm", .available = available, .lanes = lanes, .rows = rows, .vectors = vectors,
                                          .together = together, .code = code, .pack = pack, .dots = dots };

@@ -80,9 +80,7 @@ DOTS(f16, 2)
 #define ADD_ROW(t, size, i) s = _mm256_fmadd_ps(x##i, load_##t(b + (i) * step + j * size), s)
 
 #define ACROSS(t, size)                                                                                       \
-  AVX2 static void eight_rows_##t(const struct dots *d, int64_t k, float sum[]) {                             \
-    address a = (address)d->a + k * d->a_k, b = (address)d->b + k * d->b_k;                                   \
-    int64_t step = d->b_k;                                                                                    \
+  AVX2 static void eight_rows_##t(const struct dots *d, address a, address b, int64_t step, float sum[]) {    \
     __m256 x0 = one_of(a, d->a_k, 0), x1 = one_of(a, d->a_k, 1), x2 = one_of(a, d->a_k, 2), x3 = one_of(a, d->a_k, 3); \
     __m256 x4 = one_of(a, d->a_k, 4), x5 = one_of(a, d->a_k, 5), x6 = one_of(a, d->a_k, 6), x7 = one_of(a, d->a_k, 7); \
     for (int64_t j = 0; j + 8 <= d->columns; j += 8) {                                                        \
@@ -94,13 +92,19 @@ DOTS(f16, 2)
       _mm256_storeu_ps(sum + j, s);                                                                           \
     }                                                                                                         \
   }                                                                                                           \
+  /* n rows, `step` bytes apart. */                                                                           \
+  AVX2 static void some_rows_##t(const struct dots *d, address a, address b, int64_t step, int64_t n, float sum[]) { \
+    int64_t k = 0, whole = d->columns / 8 * 8;                                                                \
+    for (; k + 8 <= n; k += 8) eight_rows_##t(d, a + k * d->a_k, b + k * step, step, sum);                    \
+    for (int64_t i = 0; i < n; i++) /* the last columns, and the last rows of all */                          \
+      for (int64_t j = i < k ? whole : 0; j < d->columns; j++)                                                \
+        sum[j] = __builtin_fmaf(one_f32(a + i * d->a_k), one_##t(b + i * step + j * size), sum[j]);           \
+  }                                                                                                           \
   AVX2 static void across_##t(const struct dots *d) {                                                         \
     float sum[DOTS_COLUMNS] = { 0 }, *c = d->c;                                                               \
-    int64_t k = 0, whole = d->columns / 8 * 8;                                                                \
-    for (; k + 8 <= d->k; k += 8) eight_rows_##t(d, k, sum);                                                  \
-    for (int64_t i = 0; i < d->k; i++) /* the last columns, and the last rows of all */                       \
-      for (int64_t j = i < k ? whole : 0; j < d->columns; j++)                                                \
-        sum[j] = __builtin_fmaf(one_f32((address)d->a + i * d->a_k), one_##t((address)d->b + i * d->b_k + j * size), sum[j]); \
+    int64_t n = least(d->first, d->k);                                                                        \
+    some_rows_##t(d, d->a, d->b, d->b_k, n, sum);                                                             \
+    if (n < d->k) some_rows_##t(d, (address)d->a + n * d->a_k, d->rest, d->rest_k, d->k - n, sum);            \
     for (int64_t j = 0; j < d->columns; j++) c[j] = d->adds ? c[j] + sum[j] : sum[j];                         \
   }
 
