@@ -310,6 +310,7 @@ static bool make(struct work *w) {
   if (!fit(w)) return false;
   if (w->by_library) contractions_to_library(s);
   if (w->is_loose) contractions_loosen(s);
+  contractions_find_far(s);
   if (!find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
   costs_sum(s);
 #ifdef WEFT_HARD

@@ -134,6 +134,7 @@ struct contraction {
                                     0: in one */
   bool b_splits_rows;
   struct binding rest;           /* store -1: there is none */
+  bool is_far;                   /* b is one of so many matrices that no cache holds it from run to run */
   bool is_loose;                 /* of halves: sums may be in the machine's order */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */

@@ -136,6 +136,7 @@ bool contract_is_apart(const struct work *, const struct node *); /* a library o
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 void contractions_to_library(struct schedule *); /* those that a CBLAS can read become steps of that kind */
 void contractions_loosen(struct schedule *);     /* sums of those of halves may be in the order of the machine */
+void contractions_find_far(struct schedule *);   /* those whose right operand no cache holds from run to run */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 void contract_account(struct work *, const struct contraction *); /* to the last step: each operand read once, and the products */
 bool step_contract(struct work *, struct contraction *, const struct item *);
