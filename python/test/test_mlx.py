@@ -49,6 +49,15 @@ def test_transforms_keep_the_flavour():
     assert seen == [mx.array]
 
 
+def test_loops_and_choices_mix_flavours():
+    b = mx.array([3.0, 4.0])
+    add = lambda s, x: (s + x, s)
+    assert [weft.scan(add, zero, b)[0].item() for zero in (0.0, weft.array(0.0), mx.array(0.0))] == [7.0] * 3
+    assert weft.while_loop(lambda s: s < 9.0, lambda s: s + b[0], 0.0).item() == 9.0
+    assert weft.cond(b[0] > 0.0, lambda x: x, lambda x: weft.array([0.0, 0.0]), b).tolist() == [3.0, 4.0]
+    assert weft.cond(b[0] > 9.0, lambda x: x, lambda x: weft.array([0.0, 0.0]), b).tolist() == [0.0, 0.0]
+
+
 def test_a_compiled_function_answers_in_the_flavour_it_is_asked_in():
     f = weft.compile(lambda x: x * 2 + 1)
     a, b = weft.array([1.0]), mx.array([1.0])

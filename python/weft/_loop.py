@@ -94,7 +94,7 @@ def cond(p, a, b, *operands):
         if left_structure != right_structure:
             raise ValueError("cond: the two sides have different structures")
         for k, (x, y) in enumerate(zip(left, right)):
-            if x.dtype is not y.dtype:
+            if x.dtype != y.dtype:
                 raise TypeError(f"cond: result {k} is {x.dtype.name} on one side and {y.dtype.name} on the other: "
                                 "use astype on one")
         values = [choice.value(x, y) for x, y in zip(left, right)]
@@ -124,7 +124,7 @@ def _step(who, loop, names, carry, structure):
     for k, (name, value) in enumerate(zip(names, values)):
         if id(value) in numbers:
             value = values[k] = _core.where(True, numbers[id(value)][1], name)
-        if value.dtype is not name.dtype:
+        if value.dtype != name.dtype:
             raise TypeError(f"{who}: carry {k} begins as {name.dtype.name} and the body makes it {value.dtype.name}: begin with "
                             f"{value.dtype.name}, or return it with astype(weft.{name.dtype.name})")
         loop.next(name, value)
