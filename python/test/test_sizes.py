@@ -108,3 +108,25 @@ def test_loops_have_a_size_of_their_own_in_every_step():
 
     total, _ = weft.scan(step, weft.array(0.0, weft.float64), weft.arange(6))
     assert total.item() == sum(X[:t].sum() + X[X > t].sum() for t in range(6))
+
+
+@pytest.mark.parametrize("m, n", [(3, 2), (1, 1), (3, 0), (0, 2)])
+def test_segments_of_matrices_of_any_size(m, n):
+    pairs = [[0, 2], [2, 6], [3, 3], [0, 6]]
+    a, b = np.arange(6.0 * m).reshape(m, 6), np.arange(6.0 * n).reshape(6, n) - 4
+    want = np.stack([a[:, i:j] @ b[i:j] for i, j in pairs])
+    f = lambda a, b: weft.segmented_mm(a, b, weft.array(pairs))
+    same(f(weft.array(a), weft.array(b)), want)
+    for shapes in ("any", [(None, 6), (6, None)], [(m, 6), (6, None)], [(m, None), (None, n)]):
+        same(weft.compile(f, shapes=shapes)(weft.array(a), weft.array(b)), want)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_complex_determinants_of_any_size(n):
+    r = np.random.default_rng(n)
+    a = r.normal(size=(2, n, n)) + 1j * r.normal(size=(2, n, n))
+    f = lambda a: (weft.linalg.det(a), *weft.linalg.slogdet(a))
+    for got in (f(weft.array(a)), weft.compile(f, shapes="any")(weft.array(a))):
+        np.testing.assert_allclose(np.asarray(got[0]), np.linalg.det(a), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got[1]), np.linalg.slogdet(a)[0], rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got[2]), np.linalg.slogdet(a)[1], rtol=1e-11, atol=1e-14)

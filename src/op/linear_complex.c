@@ -47,7 +47,8 @@ struct elimination { weft_array *k, *m, *phase, *log, *det; };
 
 static void eliminate(struct elimination *e) {
   weft_array *like = weft_cast(weft_real(e->m), WEFT_I64), *row = weft_iota(like, -2);               /* [.., n, n] */
-  weft_array *column = weft_unsqueeze(weft_at(e->m, -1, e->k), -1), *at = weft_slice(row, -1, 0, 1, 1); /* [.., n, 1] */
+  weft_array *column = weft_unsqueeze(weft_at(e->m, -1, e->k), -1);                                  /* [.., n, 1] */
+  weft_array *at = weft_unsqueeze(weft_at(row, -1, e->k), -1); /* its places; a slice of one would be as long as there are */
   weft_array *none = weft_scalar(-1), *size = weft_where(weft_ge(at, e->k), weft_abs(column), none);
   weft_array *p = weft_argmax(weft_pad(size, -2, 0, 1, none), -2), /* of one at least, whatever a size turns out to be */
               *is_k = weft_eq(p, e->k);                                     /* [.., 1, 1] */

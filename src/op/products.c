@@ -138,12 +138,15 @@ weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, we
   return why ? array_failed(why) : masked(y, mask_out, block);
 }
 
+/* x where its place along an axis is in the segment, else 0. */
+static weft_array *in_segment(weft_array *x, int axis, weft_array *from, weft_array *to) {
+  weft_array *k = weft_iota(weft_cast(weft_full_like(x, 0), WEFT_I64), axis);
+  return weft_where(weft_and(weft_ge(k, from), weft_lt(k, to)), x, number_like(x, 0));
+}
+
 /* One segment a step: what is outside of it counts as 0, on both sides. */
 static weft_array *of_segment(weft_array *a, weft_array *b, weft_array *from, weft_array *to) {
-  weft_array *k = weft_iota(weft_cast(weft_full_like(b, 0), WEFT_I64), -2);
-  weft_array *is_in = weft_and(weft_ge(k, from), weft_lt(k, to)), *column = weft_slice(is_in, 1, 0, 1, 1);
-  weft_array *zero = number_like(a, 0);
-  return weft_matmul(weft_where(weft_transpose(column, NULL), a, zero), weft_where(is_in, b, number_like(b, 0)));
+  return weft_matmul(in_segment(a, -1, from, to), in_segment(b, -2, from, to));
 }
 
 /* y[.., m, n] = sum over s_0 <= k < s_1 of a[m, k] b[k, n], for every pair of the segments. */
