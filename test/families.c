@@ -55,6 +55,11 @@ TEST(running_functions_go_backwards_and_stop_before) {
   EXPECT_F64(wide(weft_before(weft_cummin, weft_cast(x, WEFT_U8), 0)), 255, 1, 1);
   EXPECT_F64(within_nine(weft_logcumsumexp(VECTOR(-INFINITY, 0, INFINITY), 0)), -9, 0, 9);
   EXPECT_F64(within_nine(weft_before(weft_logcumsumexp, VECTOR(3, -INFINITY), 0)), -9, 3);
+  weft_array *no_inf = weft_cast(x, WEFT_E4M3); /* of none: nan, which is in none of the others */
+  EXPECT_F64(wide(weft_slice(weft_before(weft_cummax, no_inf, 0), 0, 1, 3, 1)), 1, 2);
+  EXPECT_F64(wide(weft_slice(weft_before(weft_cummin, no_inf, 0), 0, 1, 3, 1)), 1, 1);
+  EXPECT_F64(wide(weft_slice(weft_before(weft_logcumsumexp, no_inf, 0), 0, 1, 3, 1)), 1, 2.25);
+  EXPECT_F64(wide(weft_before(weft_cumsum, no_inf, 0)), 0, 1, 3);
   EXPECT_BAD(weft_before(weft_flip, x, 0), WEFT_ERR_ARG, "weft_before");
   EXPECT_BAD(weft_backwards(NULL, x, 0), WEFT_ERR_ARG, "weft_backwards");
   EXPECT_BAD(weft_logcumsumexp(x, 2), WEFT_ERR_SHAPE, "weft_logcumsumexp");

@@ -116,3 +116,17 @@ def test_huge_numbers_of_times_end_at_once():
         weft.compile(lambda y: weft.diff(y, 10**12), shapes="any")(x)
     assert weft.vander(weft.array([2, 3], dtype=weft.int32), 4).tolist() == [[8, 4, 2, 1], [27, 9, 3, 1]]
     assert weft.vander(x[:0], 3).shape == (0, 3) and weft.vander(x, 1).tolist() == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize("dtype, eps", [("float64", 1e-15), ("float32", 4e-7), ("float16", 6e-4), ("bfloat16", 5e-3),
+                                        ("float8_e4m3fn", 7e-2), ("float8_e5m2", 0.13)])
+def test_cube_roots_of_the_largest_and_the_least(dtype, eps):
+    d = getattr(weft, dtype)
+    most = float(weft.finfo(d).max)
+    x = weft.array([most, -most, most / 3, float(weft.finfo(d).smallest_normal), 27.0, -0.125, 0.0, -0.0]).astype(d)
+    x = weft.concatenate([x, weft.array([5e-324, 7e-320, -3e-310], dtype=d)]) if dtype == "float64" else x
+    x = weft.concatenate([x, weft.array([1.5e-45, 7e-42, -3e-40], dtype=d)]) if dtype == "float32" else x
+    wide = np.asarray(x.astype(weft.float64))
+    got = np.asarray(weft.cbrt(x).astype(weft.float64))
+    np.testing.assert_allclose(got, np.cbrt(wide), rtol=eps)
+    assert (np.signbit(got) == np.signbit(wide)).all()

@@ -15,6 +15,11 @@ def _floats(x):
     return x if x.dtype.name.startswith(("float", "bfloat", "complex")) else _core.astype(x, _core.float32)
 
 
+def _raised(x):
+    """Where functions of a few steps are computed: float32 for what has fewer bits."""
+    return _core.astype(x, _core.float32) if x.dtype.size < 4 else x
+
+
 def _axis(fn, x, axis):
     if not -x.ndim <= axis < x.ndim:
         raise _core.AxisError(f"{fn}: axis {axis} of an array of {x.ndim}")
@@ -43,11 +48,11 @@ def cbrt(x, /):
     """
     x = _floats(x)
     size = _core.abs(x)
-    fits = (size > 0) & (size < math.inf)
-    safe = _where(fits, size, 1)
+    fits = (size > 0) & _core.isfinite(x)
+    safe = _raised(_where(fits, size, 1))
     y = _core.exp2(_core.log2(safe) / 3)
-    y = y - (y * y * y - safe) / (3 * y * y)  # a step of Newton's makes good what the logarithm of a large number lost
-    return _where(fits, _where(x < 0, -y, y), x)
+    y = y - (y - safe / (y * y)) / 3  # a step of Newton's makes good what the logarithm of a large number lost
+    return _where(fits, _core.astype(_where(x < 0, -y, y), x.dtype), x)
 
 
 def float_power(x1, x2, /):

@@ -46,6 +46,7 @@ weft_array *weft_before(along *run, weft_array *x, int axis) {
   if (!has_axis("weft_before", x, &axis, &bad)) return bad;
   if (!neutral(run, weft_dtype_of(x), &none)) return array_bad(WEFT_ERR_ARG, "weft_before: of a function that is not cumulative");
   if (run == weft_logcumsumexp) x = weft_cast(x, dtype_float(weft_dtype_of(x)));
-  weft_array *y = run(weft_pad(x, axis, 1, 0, number_like(x, none)), axis);
-  return weft_slice(y, axis, 0, -1, 1);
+  weft_array *wide = isfinite(none) ? x : with_infinities(x); /* the nan instead of one would win everywhere */
+  weft_array *y = weft_slice(run(weft_pad(wide, axis, 1, 0, number_like(wide, none)), axis), axis, 0, -1, 1);
+  return wide == x ? y : weft_cast(y, weft_dtype_of(x));
 }
