@@ -1,13 +1,13 @@
 /* convert.c -- numbers, nested lists, and whatever shows its memory (buffer protocol, __array_interface__), as arrays
- * of the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 if need be), float32, complex64.
+ * of the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 or uint64 if need be), float32, complex64.
  * What comes with a dtype keeps it. Memory is copied unless the caller says that it may be shared. */
 #include "names.h"
 #include <string.h>
 
 /* ---- Numbers ---- */
 
-enum kind { KIND_BOOL, KIND_INTEGER, KIND_LARGE, KIND_FLOAT, KIND_COMPLEX, N_KINDS };
-static const weft_dtype kind_dtype[N_KINDS] = { WEFT_BOOL, WEFT_I32, WEFT_I64, WEFT_F32, WEFT_C64 };
+enum kind { KIND_BOOL, KIND_INTEGER, KIND_LARGE, KIND_HUGE, KIND_FLOAT, KIND_COMPLEX, N_KINDS };
+static const weft_dtype kind_dtype[N_KINDS] = { WEFT_BOOL, WEFT_I32, WEFT_I64, WEFT_U64, WEFT_F32, WEFT_C64 };
 
 /* The kind of a Python number; -1: it is none. No exception is set. */
 static int kind_of(PyObject *o) {
@@ -15,7 +15,7 @@ static int kind_of(PyObject *o) {
   if (PyLong_Check(o)) {
     int overflow;
     long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
-    return !overflow && i >= INT32_MIN && i <= INT32_MAX ? KIND_INTEGER : KIND_LARGE;
+    return overflow > 0 ? KIND_HUGE : !overflow && i >= INT32_MIN && i <= INT32_MAX ? KIND_INTEGER : KIND_LARGE;
   }
   return PyFloat_Check(o) ? KIND_FLOAT : PyComplex_Check(o) ? KIND_COMPLEX : -1;
 }
@@ -29,10 +29,17 @@ static int write_number(void *block, size_t i, int kind, PyObject *o) {
     ((float *)block)[2 * i] = (float)c.real, ((float *)block)[2 * i + 1] = (float)c.imag;
     return PyErr_Occurred() ? -1 : 0;
   }
+  if (kind == KIND_HUGE) return ((uint64_t *)block)[i] = PyLong_AsUnsignedLongLong(o), PyErr_Occurred() ? -1 : 0;
   long long v = PyLong_AsLongLong(o);
   if (kind == KIND_INTEGER) ((int32_t *)block)[i] = (int32_t)v;
   else ((int64_t *)block)[i] = v;
   return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Integers that only a float can hold are floats on the way to one. */
+static int kind_for(int kind, weft_dtype wanted) {
+  if (kind != KIND_HUGE || wanted < WEFT_F16) return kind;
+  return wanted == WEFT_C64 || wanted == WEFT_C128 ? KIND_COMPLEX : KIND_FLOAT;
 }
 
 /* Whether numbers of a kind are doubles on the way to a dtype: float32 would lose what it is meant to keep. */
@@ -59,7 +66,7 @@ static weft_array *number_as(PyObject *o, weft_dtype wanted) {
     return v == (uint64_t)-1 && PyErr_Occurred() ? NULL : weft_from(WEFT_U64, 0, NULL, &v);
   }
   double v[2];
-  int kind = kind_of(o);
+  int kind = kind_for(kind_of(o), wanted);
   if (write_number(v, 0, kind, o)) return NULL;
   weft_array *a = weft_from(kind_dtype[kind], 0, NULL, v);
   return wanted == kind_dtype[kind] ? a : convert_cast(a, wanted);
@@ -128,7 +135,8 @@ static int nest_write(void *block, size_t *at, const weft_dtype *wanted, int kin
 }
 
 static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dtype *wanted) {
-  int kind = n->kind < 0 ? KIND_FLOAT : n->kind, as_double = wanted && in_doubles(*wanted, kind);
+  int kind = n->kind < 0 ? KIND_FLOAT : wanted ? kind_for(n->kind, *wanted) : n->kind;
+  int as_double = wanted && in_doubles(*wanted, kind);
   weft_dtype dtype = as_double ? *wanted : kind_dtype[kind];
   size_t count = 1, at = 0;
   for (int i = 0; i < n->rank; i++) count *= (size_t)n->dims[i];

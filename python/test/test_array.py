@@ -266,3 +266,17 @@ def test_a_name_has_no_value():
     with pytest.raises(weft.NoValueError, match="^eval: a traced argument"):
         weft.compile(lambda x: float(x))(weft.array(1.0))
     assert issubclass(weft.NoValueError, ValueError)
+
+
+def test_lists_hold_the_largest_integers():
+    most = 2**64 - 1
+    for made in (weft.array([most, 5]), weft.array([[most], [5]], dtype=weft.uint64).reshape(2), weft.asarray((most, 5))):
+        assert made.dtype == weft.uint64 and made.tolist() == [most, 5]
+    assert weft.array(weft.array([most, 0]).tolist(), dtype=weft.uint64).tolist() == [most, 0]
+    assert weft.array([most, 0.5]).tolist() == [2.0**64, 0.5]
+    for d in (weft.float32, weft.float64, weft.bfloat16):
+        assert weft.array([2**70, 1], dtype=d).tolist() == [2.0**70, 1] and weft.array(2**70, dtype=d).item() == 2.0**70
+    assert weft.array([2**70, 1], dtype=weft.complex64).tolist() == [2.0**70, 1]
+    for wrong in ([2**64], [most, -1], [-2**63 - 1]):
+        with pytest.raises(OverflowError):
+            weft.array(wrong)

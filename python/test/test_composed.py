@@ -130,3 +130,43 @@ def test_cube_roots_of_the_largest_and_the_least(dtype, eps):
     got = np.asarray(weft.cbrt(x).astype(weft.float64))
     np.testing.assert_allclose(got, np.cbrt(wide), rtol=eps)
     assert (np.signbit(got) == np.signbit(wide)).all()
+
+
+def test_powers_of_two_of_every_size_and_dtype():
+    x, n = np.array([1.0, 1.5, -1.0, np.inf, 0.0, -0.0, 5e-324, 1e300, np.nan]), np.array([600, -600, 3, -5, 2000, 5000, 2097, -1900, 1])
+    got = np.asarray(weft.ldexp(weft.array(x), weft.array(n)))
+    np.testing.assert_array_equal(got, np.ldexp(x, n))
+    assert (np.signbit(got) == np.signbit(np.ldexp(x, n))).all()
+    for d in (weft.float32, weft.float16, weft.bfloat16, weft.float8_e5m2):
+        y = weft.ldexp(weft.array([1.5, -3.0, 0.0]).astype(d), weft.array([3, -1, 4000]))
+        assert y.dtype == d and y.tolist() == [12.0, -1.5, 0.0]
+    for d in (weft.bool_, weft.int8, weft.uint8, weft.int16, weft.uint16, weft.int32, weft.uint32, weft.int64, weft.uint64):
+        assert weft.ldexp(weft.array([1.5, 3.0]), weft.array([1, 0]).astype(d)).tolist() == [3.0, 3.0]
+    assert weft.ldexp(weft.array([1.0, 0.0]), weft.array([2**64 - 1] * 2, dtype=weft.uint64)).tolist() == [np.inf, 0.0]
+    with pytest.raises(TypeError, match="ldexp: powers of float32: integers"):
+        weft.ldexp(weft.array([1.0]), weft.array([0.5]))
+
+
+def test_functions_of_real_numbers_name_themselves():
+    z = weft.array([1j])
+    calls = {"cbrt": (z,), "ldexp": (z, 1), "logaddexp2": (z, z), "signbit": (z,), "copysign": (z, z), "nextafter": (z, z)}
+    for name, given in calls.items():
+        with pytest.raises(TypeError, match=f"^{name}: not of complex64"):
+            getattr(weft, name)(*given)
+
+
+def test_what_is_composed_keeps_imaginary_parts_and_the_digits_of_halves():
+    z = np.array([1 + 2j, -0.5j])
+    np.testing.assert_allclose(np.asarray(weft.float_power(weft.array(z), 2)), np.float_power(z, 2), rtol=1e-14)
+    np.testing.assert_allclose(np.asarray(weft.float_power(2, weft.array(z))), np.float_power(2, z), rtol=1e-14)
+    a, b = weft.array([-1.0, 100.0]).astype(weft.bfloat16), weft.array([-0.99609375, 448.0]).astype(weft.bfloat16)
+    wide = np.logaddexp2(*(np.asarray(x.astype(weft.float64)) for x in (a, b)))
+    np.testing.assert_allclose(np.asarray(weft.logaddexp2(a, b).astype(weft.float64)), wide, rtol=4e-3)
+    e4m3 = weft.array([-52.0, 448.0]).astype(weft.float8_e4m3fn)
+    assert weft.logaddexp2(e4m3, e4m3[::-1]).tolist() == [448.0, 448.0]
+
+
+def test_integers_next_to_a_number_are_floats():
+    got = weft.nextafter(weft.array([1, -2, 0], dtype=weft.int8), weft.array([9, 9, -9], dtype=weft.int8))
+    assert got.dtype == weft.float32
+    np.testing.assert_array_equal(np.asarray(got), np.nextafter(np.array([1, -2, 0], "f"), np.array([9, 9, -9], "f")))

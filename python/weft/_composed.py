@@ -15,6 +15,13 @@ def _floats(x):
     return x if x.dtype.name.startswith(("float", "bfloat", "complex")) else _core.astype(x, _core.float32)
 
 
+def _reals(fn, x):
+    x = _floats(x)
+    if x.dtype.name.startswith("complex"):
+        raise TypeError(f"{fn}: not of {x.dtype.name}")
+    return x
+
+
 def _raised(x):
     """Where functions of a few steps are computed: float32 for what has fewer bits."""
     return _core.astype(x, _core.float32) if x.dtype.size < 4 else x
@@ -46,7 +53,7 @@ def cbrt(x, /):
     >>> weft.cbrt([-8.0, 27.0]).tolist()
     [-2.0, 3.0]
     """
-    x = _floats(x)
+    x = _reals("cbrt", x)
     size = _core.abs(x)
     fits = (size > 0) & _core.isfinite(x)
     safe = _raised(_where(fits, size, 1))
@@ -56,12 +63,15 @@ def cbrt(x, /):
 
 
 def float_power(x1, x2, /):
-    """x1 to the power x2, as float64.
+    """x1 to the power x2, as float64, or complex128 where one is complex.
 
     >>> weft.float_power(2, -1).tolist()
     0.5
     """
-    return _core.power(_core.astype(_array(x1), _core.float64), _core.astype(_array(x2), _core.float64))
+    x1, x2 = _array(x1), _array(x2)
+    is_complex = any(x.dtype.name.startswith("complex") for x in (x1, x2))
+    dtype = _core.complex128 if is_complex else _core.float64
+    return _core.power(_core.astype(x1, dtype), _core.astype(x2, dtype))
 
 
 def _the_other(pick, x1, x2):
@@ -142,9 +152,16 @@ def ldexp(x1, x2, /):
     >>> weft.ldexp(0.75, 2).tolist()
     3.0
     """
-    x1, n = _floats(x1), _core.clip(_array(x2), -4200, 4200)
+    x1, n = _reals("ldexp", x1), _array(x2)
+    if not n.dtype.name.startswith(("int", "uint", "bool")):
+        raise TypeError(f"ldexp: powers of {n.dtype.name}: integers are expected")
+    n = _core.minimum(n, 4096) if n.dtype == _core.uint64 else n
+    y = _raised(x1)
+    most = 300 if y.dtype.size == 4 else 2200  # more than there is between the least number and the largest
+    n = _core.clip(_core.astype(n, _core.int64), -most, most)
     part = n // 4  # 2 ** n itself may be too large or too small
-    return x1 * _core.exp2(part) * _core.exp2(part) * _core.exp2(part) * _core.exp2(n - 3 * part)
+    once, rest = (_core.exp2(_core.astype(k, y.dtype)) for k in (part, n - 3 * part))
+    return _core.astype(y * once * once * once * rest, x1.dtype)
 
 
 def logaddexp2(x1, x2, /):
@@ -153,9 +170,11 @@ def logaddexp2(x1, x2, /):
     >>> weft.logaddexp2(1.0, 1.0).tolist()
     2.0
     """
-    x1, x2 = _floats(x1), _floats(x2)
+    x1, x2 = _reals("logaddexp2", x1), _reals("logaddexp2", x2)
+    dtype, x1, x2 = _core.result_type(x1, x2), _raised(x1), _raised(x2)
     most, far = _core.maximum(x1, x2), -_core.abs(x1 - x2)
-    return _where(_core.isnan(far) & (x1 == x2), most, most + _core.log1p(_core.exp2(far)) * math.log2(math.e))
+    y = _where(_core.isnan(far) & (x1 == x2), most, most + _core.log1p(_core.exp2(far)) * math.log2(math.e))
+    return _core.astype(y, dtype)
 
 
 def modf(x, /):

@@ -185,6 +185,7 @@ def copysign(x1, x2, /):
     -2.0
     """
     size, sign = _meet(x1, x2)
+    _expect_real("copysign", size)
     size = _core.abs(size)
     return _core.where(signbit(sign), -size, size)
 
@@ -196,6 +197,11 @@ def _meet(x1, x2):
     return x1.astype(dtype), x2.astype(dtype)
 
 
+def _expect_real(fn, x):
+    if isdtype(x.dtype, "complex floating"):
+        raise TypeError(f"{fn}: not of {x.dtype.name}: complex numbers have no order")
+
+
 _WORDS = {1: _core.int8, 2: _core.int16, 4: _core.int32, 8: _core.int64}
 
 
@@ -205,6 +211,7 @@ def signbit(x, /):
     >>> weft.signbit(weft.array([-0.0, 1.0])).tolist()
     [True, False]
     """
+    _expect_real("signbit", x)
     if not isdtype(x.dtype, "real floating"):
         return x < 0
     return _core.view(x, _WORDS[x.dtype.size]) < 0
@@ -217,6 +224,9 @@ def nextafter(x1, x2, /):
     1.0000001192092896
     """
     x, to = _meet(x1, x2)
+    _expect_real("nextafter", x)
+    if not isdtype(x.dtype, "real floating"):
+        x, to = x.astype(_core.float32), to.astype(_core.float32)
     words = _WORDS[x.dtype.size]
     one = _core.array(1, words)
     at = _core.view(x, words)
