@@ -226,3 +226,16 @@ def test_paddings_beyond_any_array_are_refused_by_name(how):
     for f, a in ((conv, x), (weft.compile(conv), x), (weft.vmap(lambda a: conv(a, w)), None)):
         with pytest.raises(ValueError, match="^conv: (padding|axis 1)"):
             f(a, w) if a is not None else f(weft.stack([x, x]))
+
+
+@pytest.mark.parametrize("groups, channels, out", [(2, 4, 6), (4, 4, 4), (3, 6, 3), (1, 2, 3)])
+def test_derivatives_of_groups_of_an_open_batch(rng, groups, channels, out):
+    w = weft.array(rng.standard_normal((out, 3, channels // groups)))
+    loss = lambda x, w: weft.sin(weft.conv(x, w, stride=2, padding=1, groups=groups)).sum()
+    by_w = weft.grad(loss, argnums=1)
+    twice = weft.grad(lambda x, w: weft.sin(by_w(x, w)).sum(), argnums=0)
+    for f in (weft.grad(loss), by_w, twice):
+        open = weft.compile(f, shapes=[(None, 7, channels), w.shape])
+        for n in (1, 2, 5):
+            x = weft.array(rng.standard_normal((n, 7, channels)))
+            np.testing.assert_allclose(np.asarray(open(x, w)), np.asarray(f(x, w)), rtol=1e-12, atol=1e-13)

@@ -97,6 +97,12 @@ static weft_array *at_place(const struct convolution *c, weft_array *x, weft_arr
   return x;
 }
 
+/* Of so many in all; they may be a batch, whose size is not known. */
+static dim in_a_group(dim all, int64_t groups) {
+  dim n;
+  return dim_divide(all, groups, &n) ? n : DIM_BAD;
+}
+
 /* The axis becomes two: [.., G C, ..] -> [.., G, C, ..] */
 static weft_array *groups_apart(weft_array *x, int axis, int64_t groups) {
   dim d[WEFT_RANK_MAX + 1];
@@ -105,7 +111,7 @@ static weft_array *groups_apart(weft_array *x, int axis, int64_t groups) {
   if (rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: the rank would be %d", fn, rank + 1);
   for (int k = 0; k < rank; k++) d[k + (k > axis)] = n->dims[k];
   d[axis] = groups;
-  d[axis + 1] = n->dims[axis] / groups;
+  d[axis + 1] = in_a_group(n->dims[axis], groups);
   return array_reshape(fn, x, rank + 1, d);
 }
 
@@ -122,7 +128,7 @@ static weft_array *by_groups(const struct convolution *c, weft_array *v, weft_ar
   rows = weft_flatten(weft_flatten(weft_moveaxis(rows, n + 2, -1), n + 2, -1), 1, n + 1);               /* [G, N t.., k.. C] */
   dim d[WEFT_RANK_MAX + 1] = { c->groups };
   for (int k = 0; k <= n; k++) d[k + 1] = v->node->dims[k];
-  d[n + 2] = u->node->dims[0] / c->groups;
+  d[n + 2] = in_a_group(u->node->dims[0], c->groups);
   weft_array *y = array_reshape(fn, weft_matmul(rows, columns), n + 3, d);
   return weft_flatten(weft_moveaxis(y, 0, -2), -2, -1);
 }
@@ -132,9 +138,10 @@ static weft_array *factors_in_a_row(weft_array *u) { return weft_flatten(weft_mo
 
 /* Place p of them: [k, C, O]. */
 static weft_array *factors_at(const struct convolution *c, weft_array *row, weft_array *w, int64_t p) {
-  int64_t k = kernel_size(w, c->n - 1), each = k * w->node->dims[0];
-  weft_array *here = weft_slice(row, 0, p * each, (p + 1) * each, 1);
-  return array_reshape(fn, here, 3, (dim[]){ k, c->groups, w->node->dims[0] / c->groups });
+  int64_t k = kernel_size(w, c->n - 1);
+  dim all = w->node->dims[0], d[] = { n_places(c, w), k, c->groups, in_a_group(all, c->groups) };
+  if (!dim_is_known(all)) return weft_at(array_reshape(fn, row, 4, d), 0, weft_integer(p));
+  return array_reshape(fn, weft_slice(row, 0, p * k * all, (p + 1) * k * all, 1), 3, d + 1);
 }
 
 /* A group is one channel: v [N, t.., C, k], factor [k, C, O] -> [N, t.., C O], a sum over k with channels side by side. */
