@@ -21,11 +21,11 @@
 #undef NAME
 #ifdef __clang__
 #pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl"))), apply_to = function)
 #else
 #pragma GCC pop_options
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq")
+#pragma GCC target("avx512f,avx512dq,avx512vl")
 #endif
 #define LANES (64 / LANE_BYTES)
 #define NAME(x) avx512_##x
@@ -38,7 +38,9 @@
 #pragma GCC pop_options
 #endif
 
-static inline bool has_avx512(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
+static inline bool has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 static inline bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #define HERE(x) (has_avx512() ? avx512_##x : has_avx2() ? avx2_##x : plain_##x)
 #else

@@ -5,61 +5,61 @@ enum { NAME(SLICES) = CHANNELS / LANES };
 
 ALWAYS floats NAME(splat)(float x) { return x - (floats){ 0 }; }
 
-ALWAYS void NAME(put)(float *to, floats v, bool is_first) {
-  if (!is_first) v = *(const floats *)to + v;
-  *(floats *)to = v;
+/* n floats, of which the last ones are copied twice if they are no whole vector. */
+ALWAYS void NAME(copy)(float *to, const float *from, int64_t n) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) *(floats *)(to + i) = *(const floats *)(from + i);
+  if (i < n && n >= LANES) i = n - LANES, *(floats *)(to + i) = *(const floats *)(from + i), i = n;
+  for (; i < n; i++) to[i] = from[i];
 }
 
-/* The sums over k of one p, of two vectors that have been loaded for each k, are added to those of the p before. */
-ALWAYS void NAME(add_place)(const floats x[][2], const float *f, int kw, bool is_first, float *sums) {
-  floats a = NAME(splat)(0), b = a;
-  _Pragma("GCC unroll 8") for (int k = 0; k < kw; k++) {
-    floats v = NAME(splat)(f[k]);
-    a += x[k][0] * v, b += x[k][1] * v;
-  }
-  NAME(put)(sums, a, is_first);
-  NAME(put)(sums + LANES, b, is_first);
-}
-
-/* Row r of x, from column j of y on, two vectors: by each p with which it belongs to a row of y. at: where column k dw stands. */
-ALWAYS void NAME(row_of_plane)(const struct stencil *s, const float *x, const int64_t *at, int64_t r, const float *f, int kw,
-                               int64_t rows, float *sums) {
-  floats v[MOST_HELD][2];
-  if (kw <= MOST_HELD)
-    _Pragma("GCC unroll 8") for (int k = 0; k < kw; k++)
-      v[k][0] = *(const floats *)(x + at[k]), v[k][1] = *(const floats *)(x + at[k] + LANES);
-  for (int64_t p = 0, d = r; p < s->kh && d >= 0; p++, d -= s->dh, f += s->kw) {
-    int64_t i = s->sh == 1 ? d : d / s->sh;
-    if (i >= rows || i * s->sh != d) continue;
-    if (kw <= MOST_HELD) { NAME(add_place)(v, f, kw, p == 0, sums + i * WIDE); continue; }
-    floats a = NAME(splat)(0), b = a;
-    for (int64_t k = 0; k < s->kw; k++) {
-      const float *from = x + place_of(s, k * s->dw);
-      floats one = NAME(splat)(f[k]);
-      a += *(const floats *)from * one, b += *(const floats *)(from + LANES) * one;
-    }
-    NAME(put)(sums + i * WIDE, a, p == 0);
-    NAME(put)(sums + i * WIDE + LANES, b, p == 0);
+/* Rows of a plane from `first` on, with their zeros. Those beside a row stand there already, where they were for other parts. */
+static IN_VECTORS void NAME(copy_rows)(const struct stencil *s, const float *plane, int64_t first, int64_t n, float *to) {
+  int64_t columns = plane_row(s), from, end;
+  for (int64_t row = first; row < first + n; row++, to += columns) {
+    range_of(s, row, columns, &from, &end);
+    const float *x = from < end ? plane + (row - s->top) * s->w - s->left : NULL;
+    if (!x) memset(to, 0, sizeof *to * (size_t)columns);
+    else if (s->sw == 1) NAME(copy)(to + from, x + from, end - from);
+    else for (int64_t c = from; c < end; c++) to[place_of(s, c)] = x[c];
   }
 }
 
-ALWAYS void NAME(plane_by)(const struct stencil *s, const float *x, const float *f, int kw, float *sums, int64_t rows, float *y) {
-  int64_t n = rows_for(s, rows), step = plane_row(s), at[MOST_HELD];
-  for (int k = 0; k < MOST_HELD && k < kw; k++) at[k] = place_of(s, k * s->dw);
-  for (int64_t j = 0; j < s->ow; j += 2 * LANES) {
-    int64_t columns = least(2 * LANES, s->ow - j);
-    for (int64_t r = 0; r < n; r++) NAME(row_of_plane)(s, x + r * step + j, at, r, f, kw, rows, sums);
-    for (int64_t i = 0; i < rows; i++) memcpy(y + i * s->ow + j, sums + i * WIDE, sizeof *y * (size_t)columns);
+#if LANES == 16
+#define SPREADS "1to16"
+#endif
+#define WIDTH LANES
+#define OF(x) NAME(x)
+#include "op/stencil_block.h"
+#undef WIDTH
+#undef OF
+#if LANES == 16
+#undef SPREADS
+#define SPREADS "1to8"
+#define WIDTH 8
+#define OF(x) NAME(half_##x)
+#include "op/stencil_block.h"
+#undef WIDTH
+#undef OF
+#undef SPREADS
+#endif
+
+ALWAYS void NAME(columns_by)(const struct plane *at, int kw) {
+  int64_t ow = at->s->ow;
+  for (int64_t j = 0; j < ow; j += LANES) {
+#if LANES == 16
+    if (ow - j <= LANES / 2) { NAME(half_block)(at, kw, j); continue; }
+#endif
+    NAME(block)(at, kw, j);
   }
 }
 
-/* Rows of y of a plane; sums: room for them. */
-static IN_VECTORS void NAME(plane)(const struct stencil *s, const float *x, const float *f, float *sums, int64_t rows, float *y) {
-  switch (s->kw) {
-    case 3: NAME(plane_by)(s, x, f, 3, sums, rows, y); break;
-    case 5: NAME(plane_by)(s, x, f, 5, sums, rows, y); break;
-    case 7: NAME(plane_by)(s, x, f, 7, sums, rows, y); break;
-    default: NAME(plane_by)(s, x, f, MOST_HELD + 1, sums, rows, y);
+static IN_VECTORS void NAME(plane)(const struct plane *at) {
+  switch (at->s->kw) {
+    case 3: NAME(columns_by)(at, 3); break;
+    case 5: NAME(columns_by)(at, 5); break;
+    case 7: NAME(columns_by)(at, 7); break;
+    default: NAME(columns_by)(at, MOST_HELD + 1);
   }
 }
 
