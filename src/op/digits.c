@@ -15,7 +15,7 @@ enum {
   }
 
 struct digits digits_between(uint64_t least, uint64_t most, int low, int bits) {
-  uint64_t span = (most - least) >> low;
+  uint64_t span = (most >> low) - (least >> low); /* what is below `low` may be more in the least one */
   int all = span ? 64 - __builtin_clzll(span) : 1, n = (all + bits - 1) / bits;
   return (struct digits){ least >> low << low, low, (all + n - 1) / n, n };
 }
@@ -113,39 +113,4 @@ uint8_t *digits_sort(uint8_t *e, uint8_t *other, int64_t n, size_t size, int low
 
 struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]) {
   return (void *)digits_sort((void *)e, (void *)other, n, sizeof *e, 0, count);
-}
-
-/* ---- words that are near each other ---- */
-
-enum { LEAST_SPREAD = 64, SPREAD_BITS = 12, MOST_SPREAD = 1 << (SPREAD_BITS - 1), TOGETHER = 16 };
-
-/* Counts become places, four of 16 bits at a time: times 2^48 + 2^32 + 2^16 + 1 each is the sum of those up to it. False: some
- * count is TOGETHER or more. */
-static bool begin_spread(uint64_t count[], int n) {
-  const uint64_t sums = 0x0001000100010001, many = sums * (uint16_t)-TOGETHER;
-  uint64_t at = 0, any = 0;
-  for (int k = 0; k < n; k++) {
-    uint64_t here = count[k], upto = here * sums;
-    any |= here & many, count[k] = (upto << 16) + at, at += (upto >> 48) * sums;
-  }
-  return !any;
-}
-
-/* Two digits a word: then every fourth word or so has its digit with another one. Of more bits, counts leave the first cache. */
-bool digits_spread(const struct digits *g, const uint64_t *e, uint64_t *other, int64_t n) {
-  if (n < LEAST_SPREAD || n > MOST_SPREAD) return false;
-  int bits = 65 - __builtin_clzll((uint64_t)n - 1), low = g->low + (g->n - 1) * g->width - bits;
-  uint64_t least = g->least, mask = ((uint64_t)1 << bits) - 1;
-  union { uint64_t four[1 << (SPREAD_BITS - 2)]; uint16_t one[1 << SPREAD_BITS]; } count;
-  if (low < 0) return false;
-  memset(&count, 0, sizeof *count.one << bits);
-  for (int64_t i = 0; i < n; i++) count.one[(e[i] - least) >> low & mask]++;
-  if (!begin_spread(count.four, 1 << (bits - 2))) return false;
-  for (int64_t i = 0; i < n; i++) other[count.one[(e[i] - least) >> low & mask]++] = e[i];
-  for (int64_t i = 1, j; i < n; i++) {
-    uint64_t x = other[i];
-    for (j = i; j > 0 && other[j - 1] > x; j--) other[j] = other[j - 1];
-    other[j] = x;
-  }
-  return true;
 }

@@ -30,8 +30,4 @@ bool digits_begin(const struct digits *, int64_t count[DIGIT_VALUES], int64_t n)
 /* n entries in the order of their keys, in e or in `other`: where they are is returned. */
 uint8_t *digits_sort(uint8_t *e, uint8_t *other, int64_t n, size_t size, int low, int64_t count[ORDER_COUNTS]);
 
-/* n words that have the digits of `g` from the highest one in common, in order, in `other`: by one digit more, which brings nearly
- * all of them apart, and then one by one. False: there are too few or too many of them, or too many have that digit too. */
-bool digits_spread(const struct digits *g, const uint64_t *e, uint64_t *other, int64_t n);
-
 #endif

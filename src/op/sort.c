@@ -57,12 +57,26 @@ ORDER_INLINE struct span fill(const struct row *r, struct order_keys k, int byte
   return s;
 }
 
-/* Elements from .. to - 1 of the row as entries. */
+/* Which of eight bytes are 0: bit k of the byte k. */
+static inline unsigned zeros_among(const uint8_t *x) {
+  const uint64_t ones = 0x0101010101010101, low = 0x7f * ones;
+  uint64_t w;
+  memcpy(&w, x, 8);
+  uint64_t is = ~(((w & low) + low) | w | low) >> 7; /* 1 in the bytes that are 0 */
+  return (unsigned)(is * 0x0102040810204080 >> 56);
+}
+
+#define LOOPS "op/sort_loops.h"
+#define LANE_BYTES 8
+#include "op/lanes.h"
+
+/* Elements from .. to - 1 of the row as entries. How many are NaN is said where there are only keys. */
 static struct span fill_entries(const struct row *r, enum entries kind, int64_t from, int64_t to) {
   struct order_keys k = order_keys_of(r->dtype);
 #define FILL(bytes) \
   (kind == KEYS_32 ? fill(r, k, bytes, KEYS_32, from, to) : kind == WORDS ? fill(r, k, bytes, WORDS, from, to) \
                                                           : fill(r, k, bytes, PAIRS, from, to))
+  if (kind == WORDS && k.bytes == 4) return HERE(fill_words)(r, k, from, to);
   switch (k.bytes) {
     case 1: return FILL(1);
     case 2: return FILL(2);
@@ -141,13 +155,41 @@ static void quick_sort(uint8_t *e, uint8_t *other, int64_t from, int64_t to, enu
   else quick_sort_64((uint64_t *)(void *)e + from, (uint64_t *)(void *)other + from, to - from, count);
 }
 
+/* Entries at .. at + n - 1 of r->other, which have the highest digit in common, in order and to their places. */
+static void put_run(const struct row *r, int64_t at, int64_t n, enum entries kind, const struct digits *g, int64_t count[]) {
+  struct order_keys k = order_keys_of(r->dtype);
+  struct row here = *r; /* which nothing that is written changes */
+  uint64_t near[QUICK_SPREAD];
+  const uint8_t *e = r->other + (size_t)at * entry_bytes(kind);
+  if (kind != KEYS_32 && quick_spread(g, (const uint64_t *)(const void *)e, n, near)) e = (const uint8_t *)near;
+  else quick_sort(r->other, r->e, at, at + n, kind, count);
+#define PUT(bytes, kind) for (int64_t i = 0; i < n; i++) put_last(&here, &k, bytes, kind, at + i, e, i)
+  BY_ENTRIES(kind, k.bytes, PUT)
+#undef PUT
+}
+
+/* A row of that many at least: its entries by their highest digit, and then run by run. */
+enum { IN_RUNS = 1 << 16 };
+
+static void sort_by_runs(const struct row *r, enum entries kind, struct span s) {
+  struct digits g = digits_between(s.least, s.most, low_bits(kind), DIGIT_BITS);
+  int64_t end[DIGIT_VALUES], at = 0;
+  digits_count(&g, g.n - 1, r->e, r->n, entry_bytes(kind), end);
+  if (!digits_begin(&g, end, r->n)) { put_entries(r, kind, r->e, s.n_nan); return; } /* all keys are the same */
+  digits_move(&g, g.n - 1, r->e, r->n, entry_bytes(kind), end, r->other);
+  for (int v = 0; v < 1 << g.width; at = end[v++])
+    if (end[v] > at) put_run(r, at, end[v] - at, kind, &g, r->count);
+  if (s.n_nan && !r->order) put_nans(r, 0, r->n, r->n - s.n_nan);
+}
+
 static void sort_whole(const struct row *r) {
   enum entries kind = entries_of(r->dtype, r->n, r->order);
-  int64_t n_nan = fill_entries(r, kind, 0, r->n).n_nan;
+  struct span s = fill_entries(r, kind, 0, r->n);
   uint8_t *e = r->e;
+  if (is_quick(kind) && kind != KEYS_32 && r->n >= IN_RUNS) { sort_by_runs(r, kind, s); return; }
   if (is_quick(kind)) quick_sort(e, r->other, 0, r->n, kind, r->count);
   else e = digits_sort(e, r->other, r->n, entry_bytes(kind), low_bits(kind), r->count);
-  put_entries(r, kind, e, n_nan);
+  put_entries(r, kind, e, s.n_nan);
 }
 
 /* ---- a row of bytes: what there is of each says where they go ---- */
@@ -156,19 +198,6 @@ enum { BYTES = 256 };
 
 /* Of a byte itself, or with its sign turned; a float of 8 bits has a key, as wider ones do. */
 static bool is_of_bytes(weft_dtype d) { return weft_dtype_bytes(d) == 1 && !dtype_is_f8(d); }
-
-/* Which of eight bytes are 0: bit k of the byte k. */
-static inline unsigned zeros_among(const uint8_t *x) {
-  const uint64_t ones = 0x0101010101010101, low = 0x7f * ones;
-  uint64_t w;
-  memcpy(&w, x, 8);
-  uint64_t is = ~(((w & low) + low) | w | low) >> 7; /* 1 in the bytes that are 0 */
-  return (unsigned)(is * 0x0102040810204080 >> 56);
-}
-
-#define LOOPS "op/sort_loops.h"
-#define LANE_BYTES 8
-#include "op/lanes.h"
 
 static int64_t count_zeros(const uint8_t *x, int64_t from, int64_t to) {
   int64_t n = 0;
@@ -273,28 +302,13 @@ static void move_part(const struct row *r, struct row_rounds *x, int part, enum 
   if (!r->order) put_part_nans(r, x, part);
 }
 
-/* Entries from .. to - 1 of r->other, which have the highest digit in common, in order: in one of the two rooms, which it says. */
-static const uint8_t *sort_run(const struct row *r, int64_t from, int64_t to, enum entries kind, const struct digits *g,
-                               int64_t count[]) {
-  const uint64_t *e = (uint64_t *)(void *)r->other + from;
-  if (kind != KEYS_32 && digits_spread(g, e, (uint64_t *)(void *)r->e + from, to - from)) return r->e;
-  quick_sort(r->other, r->e, from, to, kind, count);
-  return r->other;
-}
-
-/* The runs that begin in a part, in order and to their places. */
+/* The runs that begin in a part. */
 static void sort_runs(const struct row *r, struct row_rounds *x, int part, enum entries kind, struct digits g) {
   int64_t begin = part_begin(r, part), end = part_begin(r, part + 1), at = 0, count[ORDER_COUNTS];
-  struct order_keys k = order_keys_of(r->dtype);
   for (int v = 0; v < 1 << g.width; v++) {
     int64_t n = 0;
     for (int p = 0; p < PARTS; p++) n += x->count[p][v];
-    if (n && at >= begin && at < end) {
-      const uint8_t *e = sort_run(r, at, at + n, kind, &g, count);
-#define PUT(bytes, kind) for (int64_t i = at; i < at + n; i++) put_last(r, &k, bytes, kind, i, e, i)
-      BY_ENTRIES(kind, k.bytes, PUT)
-#undef PUT
-    }
+    if (n && at >= begin && at < end) put_run(r, at, n, kind, &g, count);
     at += n;
   }
   if (!r->order) put_part_nans(r, x, part);
