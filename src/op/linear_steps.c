@@ -41,6 +41,22 @@ static void store(const struct library_array *y, int64_t problem, const int64_t 
   }
 }
 
+/* A matrix as doubles: where it stands, if it is of f64, else what is loaded into the room. */
+static const double *doubles(const struct library_array *x, int64_t problem, double *room) {
+  const void *at = x->data + problem * x->each;
+  if (x->dtype == WEFT_F64 && !((uintptr_t)at % sizeof(double))) return at;
+  load(x, problem, NULL, room, 1);
+  return room;
+}
+
+/* Where doubles become a result: where it will stand, if it is of f64, else in the room. Then it is finished. */
+static double *begun(const struct library_array *y, int64_t problem, double *room) {
+  return y->dtype == WEFT_F64 ? (double *)(void *)(y->data + problem * y->each) : room;
+}
+static void finish(const struct library_array *y, int64_t problem, const double *from) {
+  if (y->dtype != WEFT_F64) store(y, problem, NULL, from, 1);
+}
+
 static void store_number(const struct library_array *y, int64_t problem, double x) {
   void *to = y->data + problem * y->each;
   if (y->dtype == WEFT_F32) *(float *)to = (float)x;
@@ -138,18 +154,27 @@ static void finish_cholesky(double *a, int64_t n, bool is_wrong) {
     for (int64_t j = is_wrong ? 0 : i + 1; j < n; j++) a[i * n + j] = j > i ? 0 : NAN;
 }
 
-static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  int64_t n = axis_of(&c->in[0], 1);
-  bool small = is_small(n, 0);
-  struct matrix_group g = group_at(from, to, small);
-  double *a = room, status[MATRIX_LANES];
+static void small_cholesky(const struct library_call *c, int64_t from, int64_t to, double *a) {
+  struct matrix_group g = group_at(from, to, true);
+  double status[MATRIX_LANES];
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a);
-    if (small) matrix_lanes_cholesky(a, n, status);
-    else status[0] = (double)(is_for_lapack(c) ? blas_cholesky(a, n, c->threads) : matrix_cholesky(a, n, a + n * n));
-    if (!small) finish_cholesky(a, n, status[0] != 0);
+    matrix_lanes_cholesky(a, axis_of(&c->in[0], 1), status);
     store_group(&c->out[0], &g, NULL, a);
     store_whole(&c->out[1], &g, status);
+  }
+}
+
+static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[0], 1);
+  if (is_small(n, 0)) return small_cholesky(c, from, to, room), NULL;
+  for (int64_t p = from; p < to; p++) {
+    double *a = begun(&c->out[0], p, room);
+    load(&c->in[0], p, NULL, a, 1);
+    int64_t status = is_for_lapack(c) ? blas_cholesky(a, n, c->threads) : matrix_cholesky(a, n, (double *)room + n * n);
+    finish_cholesky(a, n, status != 0);
+    finish(&c->out[0], p, a);
+    *integers(&c->out[1], p) = status;
   }
   return NULL;
 }
@@ -164,32 +189,50 @@ static double operations_sides(const struct library_call *c) {
   return problems_of(c) * (2 * n_of(c) * n_of(c) * (double)axis_of(&c->out[0], 1) + 8);
 }
 
-static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  const struct triangle_attr *t = c->attr;
+/* Solves systems with the matrices of in[0] and the right sides of in[1]: by `all` of the triangles a step has, in their order. */
+typedef void triangles(const struct library_call *c, const double *a, double *b, struct matrix_way way, double *room);
+
+static void all_small(const struct library_call *c, int64_t from, int64_t to, double *a, triangles *all) {
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  struct matrix_way way = way_of(c, n, m);
-  struct matrix_group g = group_at(from, to, way.is_small);
-  double *a = room, *b = a + n * n * g.lanes;
+  struct matrix_group g = group_at(from, to, true);
+  double *b = a + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a), load_group(&c->in[1], &g, NULL, b);
-    struct matrix_triangle of = { .a = a, .n = n, .is_upper = t->is_upper, .is_unit = t->is_unit };
-    solve(of, false, b, m, way, b + n * m);
+    all(c, a, b, way_of(c, n, m), b + n * m);
     store_group(&c->out[0], &g, NULL, b);
+  }
+}
+
+static struct failure *solve_all(const struct library_call *c, int64_t from, int64_t to, double *room, triangles *all) {
+  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
+  struct matrix_way way = way_of(c, n, m);
+  if (way.is_small) return all_small(c, from, to, room, all), NULL;
+  for (int64_t p = from; p < to; p++) {
+    double *b = begun(&c->out[0], p, room + n * n);
+    load(&c->in[1], p, NULL, b, 1);
+    all(c, doubles(&c->in[0], p, room), b, way, room + n * n + n * m);
+    finish(&c->out[0], p, b);
   }
   return NULL;
 }
 
+static void one_triangle(const struct library_call *c, const double *a, double *b, struct matrix_way way, double *room) {
+  const struct triangle_attr *t = c->attr;
+  struct matrix_triangle of = { .a = a, .n = axis_of(&c->in[0], 1), .is_upper = t->is_upper, .is_unit = t->is_unit };
+  solve(of, false, b, axis_of(&c->in[1], 1), way, room);
+}
+
+static void factor_and_turned(const struct library_call *c, const double *l, double *b, struct matrix_way way, double *room) {
+  for (int k = 0; k < 2; k++)
+    solve((struct matrix_triangle){ .a = l, .n = axis_of(&c->in[0], 1), .is_upper = k }, k, b, axis_of(&c->in[1], 1), way, room);
+}
+
+static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  return solve_all(c, from, to, room, one_triangle);
+}
+
 static struct failure *run_cholesky_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  struct matrix_way way = way_of(c, n, m);
-  struct matrix_group g = group_at(from, to, way.is_small);
-  double *l = room, *b = l + n * n * g.lanes;
-  for (; g.p < to; g.p += g.lanes) {
-    load_group(&c->in[0], &g, NULL, l), load_group(&c->in[1], &g, NULL, b);
-    for (int k = 0; k < 2; k++) solve((struct matrix_triangle){ .a = l, .n = n, .is_upper = k }, k, b, m, way, b + n * m);
-    store_group(&c->out[0], &g, NULL, b);
-  }
-  return NULL;
+  return solve_all(c, from, to, room, factor_and_turned);
 }
 
 static void triangle_numbers(const struct library_call *c, int64_t number[]) {
