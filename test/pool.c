@@ -78,6 +78,37 @@ TEST(threads_that_sleep_are_to_be_woken_now_and_then) {
   EXPECT(n > 0 && n < 100);
 }
 
+/* Parts that take no processor time; other threads are put aside in them, or help. */
+struct crowd { pthread_t owner; bool is_crowded; };
+
+static void be_put_aside(void *ctx, int i) {
+  struct crowd *c = ctx;
+  (void)i;
+  usleep(pthread_equal(pthread_self(), c->owner) || !c->is_crowded ? 400 : 5000);
+}
+
+static int n_unshared(int n, bool is_crowded) {
+  struct crowd c = { pthread_self(), is_crowded };
+  int alone = 0;
+  for (int i = 0; i < n; i++) {
+    if (pool_pays()) pool_run(4, 2, be_put_aside, &c);
+    else alone++;
+  }
+  return alone;
+}
+
+TEST(short_work_is_not_shared_for_a_while_where_that_takes_longer) {
+  if (getenv("WEFT_THREADS")) { test_skip("WEFT_THREADS says how many threads there are"); return; }
+  EXPECT(pool_pays());
+  EXPECT(n_unshared(300, true) > 200);
+  int alone = 1;
+  for (int r = 0; r < 300 && alone; r++) alone = n_unshared(100, false); /* a pause, and then a trial that succeeds */
+  EXPECT_INT(alone, 0);
+  pool_insist();
+  EXPECT_INT(n_unshared(100, true), 0);
+  pool_stop();
+}
+
 TEST(threads_keep_off_the_processor_of_him_they_work_for) {
   cpu_set_t all;
   if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < 2) { test_skip("one processor"); return; }

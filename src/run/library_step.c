@@ -21,6 +21,7 @@ void library_stores(struct schedule *s, struct step *p, store_visitor *v, void *
 
 enum {
   GRAIN = 1 << 16, /* operations; fewer are not worth to wake a thread */
+  SHORT = 256,     /* grains: about a millisecond of one thread */
   CUTS = 4         /* ranges a thread, at least: slow ones even out; between them it is asked whether to go on. But one where
                       there are rounds, which are cut for threads alone */
 };
@@ -31,6 +32,7 @@ struct ranges_run {
   const volatile int *cancel;
   int64_t n, each;               /* parts of all problems; of a range */
   struct failure **failure;      /* by range */
+  int threads;
 };
 
 static int64_t n_parts(const struct library *l, const struct library_call *c) {
@@ -73,7 +75,7 @@ static struct failure *first_of(int64_t n, struct failure *failure[]) {
 static struct failure *run_rounds(struct library_call *c, struct ranges_run *x, struct run *r) {
   struct failure *f = NULL;
   for (c->round = 0; !f && c->round < n_rounds(x->library, c); c->round++) {
-    pool_run((int)c->n_ranges, r->threads, run_range, x);
+    pool_run((int)c->n_ranges, x->threads, run_range, x);
     f = first_of(c->n_ranges, x->failure);
   }
   return f ? f : plan_stopped(r->cancel);
@@ -82,7 +84,8 @@ static struct failure *run_rounds(struct library_call *c, struct ranges_run *x, 
 static size_t shared_bytes(const struct library *l, const struct library_call *c) { return l->shared ? l->shared(c) : 0; }
 
 static struct failure *run_all(const struct library *l, const struct library_call *c, struct run *r) {
-  int64_t n = n_ranges(l, c, r->threads), parts = n_parts(l, c);
+  int threads = n_parts(l, c) > 1 && l->operations(c) / GRAIN < SHORT && !pool_pays() ? 1 : r->threads;
+  int64_t n = n_ranges(l, c, threads), parts = n_parts(l, c);
   if (!n) return NULL;
   struct failure **failure = mem_alloc(sizeof *failure * (size_t)(n + 1));
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
@@ -91,7 +94,7 @@ static struct failure *run_all(const struct library *l, const struct library_cal
   cut.threads = n > 1 ? 1 : r->threads;
   size_t bytes = shared_bytes(l, &cut);
   cut.shared = bytes ? memory_take(bytes) : NULL;
-  struct ranges_run x = { l, &cut, r->cancel, parts, (parts - 1) / n + 1, failure };
+  struct ranges_run x = { l, &cut, r->cancel, parts, (parts - 1) / n + 1, failure, threads };
   struct failure *f = bytes && !cut.shared ? no_room(bytes) : run_rounds(&cut, &x, r);
   if (cut.shared) memory_give(cut.shared, bytes);
   mem_free(failure);

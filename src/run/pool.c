@@ -6,7 +6,10 @@
  * sees a job that is over. A caller that finds the pool owned, or that is itself a part of a job, works alone.
  *
  * A thread that is woken is often put on the processor of him who wakes it, where it waits until he has done the work alone.
- * So the threads keep off the owner's processor. */
+ * So the threads keep off the owner's processor.
+ *
+ * Where other programs use the processors, a thread that has joined may be put aside in the middle of its part for milliseconds, while
+ * the owner waits. Whether short jobs end sooner for being shared is measured: see pool_pays. */
 #define _GNU_SOURCE
 #include "run/pool.h"
 #include <limits.h>
@@ -29,6 +32,10 @@
 /* Who has nothing to do spins for longer than waking him would take, and then sleeps. RETRY_AFTER: jobs after which a refused
  * thread is asked for again. WAKE_AFTER .. WAKE_SELDOM: askings after which a sleeping thread is woken, see pool_is_awake. */
 enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, WAKE_SELDOM = 1024 };
+
+/* Jobs that take less than SHORT_NS by one thread are looked at, TRIAL at a time; where they lost, as many of the next are not shared
+ * as are between PAUSE and PAUSE_MOST, twice as many each time that a trial fails again. */
+enum { SHORT_NS = 2000000, TRIAL = 8, PAUSE = 64, PAUSE_MOST = 1024 };
 
 struct pool_job {
   int n, seats;
@@ -116,8 +123,11 @@ static void await_seat(void) {
   }
 }
 
-static void work(const struct pool_job *j) {
-  for (int64_t i; (i = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed)) < j->n;) j->part(j->ctx, (int)i);
+/* How many parts this thread did. */
+static int work(const struct pool_job *j) {
+  int done = 0;
+  for (int64_t i; (i = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed)) < j->n; done++) j->part(j->ctx, (int)i);
+  return done;
 }
 
 static void leave(void) {
@@ -185,6 +195,33 @@ static void shut_seats(void) {
   if (atomic_fetch_add(&pending, joined) + joined) await_leavers();
 }
 
+/* ---- does it pay? ---- */
+
+static atomic_int unshared;    /* short jobs that are not to be shared, still */
+static atomic_bool is_told;    /* somebody said how many threads there are: he has them */
+static struct { int64_t shared, alone; int n, pause; } trial; /* ns that jobs took, and would have; the owner's */
+
+void pool_insist(void) { atomic_store_explicit(&is_told, true, memory_order_relaxed); }
+
+bool pool_pays(void) {
+  if (atomic_load_explicit(&unshared, memory_order_relaxed) <= 0 || atomic_load_explicit(&is_told, memory_order_relaxed)) return true;
+  atomic_fetch_sub_explicit(&unshared, 1, memory_order_relaxed);
+  return false;
+}
+
+static int twice(int pause) { return pause < PAUSE ? PAUSE : pause < PAUSE_MOST ? 2 * pause : PAUSE_MOST; }
+
+/* A job of n parts took so long, the owner's share of them so long. All would have taken him in proportion. */
+static void weigh(int64_t took, int64_t own, int n_own, int n) {
+  int64_t alone = n_own ? own * n / n_own : took;
+  if (alone > SHORT_NS) return;
+  trial.shared += took, trial.alone += alone;
+  if (++trial.n < TRIAL && trial.shared - trial.alone < SHORT_NS) return;
+  trial.pause = trial.shared > trial.alone ? twice(trial.pause) : 0;
+  atomic_store_explicit(&unshared, trial.pause, memory_order_relaxed);
+  trial.shared = trial.alone = trial.n = 0;
+}
+
 static void run_alone(int n, void (*part)(void *ctx, int i), void *ctx) {
   for (int i = 0; i < n; i++) part(ctx, i);
 }
@@ -201,9 +238,13 @@ void pool_run(int n, int max_threads, void (*part)(void *ctx, int i), void *ctx)
   job = (struct pool_job){ n, others < n_threads ? others : n_threads, part, ctx };
   atomic_store(&next, 0);
   leave_cpu_to_owner();
+  int64_t start = clock_ns();
   open_seats(job.seats);
-  work(&job);
+  int64_t begin = clock_ns();
+  int n_own = work(&job);
+  int64_t end = clock_ns();
   shut_seats();
+  weigh(clock_ns() - start, end - begin, n_own, n);
   inside = false;
   atomic_store(&owned, false);
 }
@@ -228,6 +269,7 @@ int pool_threads(void) {
   if (n) return n;
   const char *wish = getenv("WEFT_THREADS");
   long asked = wish ? strtol(wish, NULL, 10) : 0;
+  if (asked > 0) pool_insist();
   n = asked > 0 ? asked < THREADS_MAX ? (int)asked : THREADS_MAX : machine_cpus("");
   atomic_store(&known, n);
   return n;

@@ -104,6 +104,7 @@ int64_t weft_set(weft_setting s, int64_t v) {
     case WEFT_THREADS:
       if (v < 1 || v > 1024) return -1;
       eval_settings()->threads = (int)v;
+      pool_insist();
       return before;
     case WEFT_REWRITES:
       if (v < RULE_EXACT || v > RULE_FAST) return -1;
