@@ -1720,3 +1720,92 @@ def test_rows_of_a_scan_stand_in_a_side_whose_condition_is_of_that_scan(side):
         agrees([x], out, np.array(value))
     last = scanned(ifelse(b[-1] > 0, sides[side](), x + 1))[-1]
     agrees([x], [last, pytensor.grad(last.sum(), x)], np.array([0.3, 0.1]), rtol=1e-10)
+
+
+def optimised(name, x, a, c):
+    from pytensor.tensor import optimize
+    cost = pt.sum((x - a) ** 2) * c + pt.sum(x ** 4)
+    if name == "minimize":
+        return optimize.minimize(cost, x, method="BFGS")
+    if name == "with a Hessian":
+        return optimize.minimize(cost, x, method="Newton-CG", hess=True)
+    if name == "without a gradient":
+        return optimize.minimize(cost, x, method="Nelder-Mead", jac=False, optimizer_kwargs={"tol": 1e-10})
+    return optimize.root(c * (x - a) + x ** 3, x, method="hybr")
+
+
+@pytest.mark.parametrize("name, dtype", [("minimize", "float64"), ("with a Hessian", "float64"), ("without a gradient", "float64"),
+                                         ("root", "float64"), ("with a Hessian", "float32"), ("root", "float32")])
+def test_what_scipy_minimises_is_a_function_of_weft(name, dtype, rng):
+    x, a, c = pt.vector("x", dtype=dtype), pt.vector("a", dtype=dtype), pt.scalar("c", dtype=dtype)
+    solution, found = optimised(name, x, a, c)
+    inner = weft.pytensor.traces.total()
+    f = function([x, a, c], [solution, found, *pytensor.grad(solution.sum(), [a, c])])
+    g = pytensor.function([x, a, c], [solution, found, *pytensor.grad(solution.sum(), [a, c])], mode="FAST_COMPILE")
+    for n in (3, 1, 5):  # one trace for all lengths, of the function and of that inside
+        values = [np.zeros(n, dtype), rng.standard_normal(n).astype(dtype), np.array(2.0, dtype)]
+        (point, met, *slopes), want = f(*values), g(*values)
+        assert met.dtype == want[1].dtype and (met == want[1] or dtype == "float32")  # whose last digits decide
+        for u, v in zip((point, *slopes), (want[0], *want[2:])):
+            assert u.dtype == v.dtype and u.shape == v.shape
+            np.testing.assert_allclose(u, v, rtol=1e-5 if dtype == "float64" else 2e-3, atol=1e-6 if dtype == "float64" else 1e-3)
+    assert weft.pytensor.traces.total() == inner + 2
+    values[1][0] = np.nan
+    np.testing.assert_array_equal(f(*values)[0], g(*values)[0])
+
+
+def test_numbers_that_scipy_finds_are_found_by_functions_of_weft():
+    from pytensor.tensor.optimize import minimize_scalar, root_scalar
+    x, a = pt.dscalar("x"), pt.dscalar("a")
+    least, ok = minimize_scalar((x - a) ** 2 + pt.cosh(x), x)
+    zero, met = root_scalar(x ** 3 - a, x, method="newton", jac=True)
+    outs = [least, ok, zero, met, *pytensor.grad(least + zero, [a])]
+    f = function([x, a], outs)
+    for value in (2.0, 0.3):
+        want = pytensor.function([x, a], outs, mode="FAST_COMPILE")(1.0, value)
+        for u, v in zip(f(1.0, value), want):
+            np.testing.assert_allclose(u, v, rtol=1e-6)
+
+
+def test_minimisations_in_loops_batches_choices_and_threads(rng):
+    from pytensor.graph.replace import vectorize_graph
+    from pytensor.tensor.optimize import minimize
+    x, a = pt.dvector("x"), pt.dvector("a")
+    solution, _ = minimize(((x - pt.tanh(a)) ** 2).sum() + (x ** 4).sum(), x, method="BFGS")
+    rows = pt.dmatrix("rows")
+    inside = pytensor.scan(lambda r, s: graph_replace_in(solution, {a: r, x: s}), sequences=[rows], outputs_info=[pt.zeros(3)],
+                           return_updates=False)
+    chosen = ifelse(pt.gt(rows.sum(), 0), solution.sum(), pt.constant(0.0, dtype="float64"))
+    batch = vectorize_graph(solution, {a: rows})
+    value = rng.standard_normal((4, 3))
+    want = pytensor.function([rows], inside, mode="FAST_COMPILE")(value)
+    f = function([rows], inside)
+    np.testing.assert_allclose(f(value), want, atol=1e-6)
+    np.testing.assert_allclose(function([rows, x], batch)(value, np.zeros(3)), want, atol=1e-4)
+    h = function([rows, x, a], chosen)
+    for sign in (1, -1):
+        wanted = pytensor.function([rows, x, a], chosen, mode="FAST_COMPILE")(sign * np.abs(value), np.zeros(3), value[0])
+        np.testing.assert_allclose(h(sign * np.abs(value), np.zeros(3), value[0]), wanted, atol=1e-6)
+    results = [None] * 4
+    threads = [threading.Thread(target=lambda k=k: results.__setitem__(k, f(value))) for k in range(4)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    for r in results:
+        np.testing.assert_allclose(r, want, atol=1e-6)
+
+
+def graph_replace_in(variable, replace):
+    from pytensor.graph.replace import graph_replace
+    return graph_replace(variable, replace)
+
+
+def test_an_objective_that_fails_raises_what_it_raises_and_the_function_stays_usable():
+    from pytensor.tensor.optimize import minimize
+    x, a = pt.dvector("x"), pt.dvector("a")
+    solution, _ = minimize(Assert("positive")(((x - a) ** 2).sum(), pt.all(a > 0)), x, method="BFGS")
+    s = pytensor.shared(np.zeros(2))
+    f = function([x, a], solution, updates={s: s + 1})
+    for _ in range(2):
+        np.testing.assert_allclose(f(np.zeros(2), np.array([1.0, 2])), [1, 2], atol=1e-5)
+        with pytest.raises(AssertionError, match="positive"):
+            f(np.zeros(2), np.array([-1.0, 2]))
+    assert s.get_value().tolist() == [2, 2]

@@ -9,7 +9,8 @@ by the name of the Op, the nodes for which there is no row: they call the Op's o
 counts likewise the graphs that are traced for each set of sizes. docs/pytensor.md says what is there.
 """
 from . import (  # noqa: F401
-    control, convolution, elementwise, extra, indexing, joining, linear, making, order, printing, random, reductions, scan, shapes, systems)
+    control, convolution, elementwise, extra, indexing, joining, linear, making, optimize, order, printing, random, reductions, scan, shapes,
+    systems)
 from .fallback import FallbackWarning, fallbacks
 from .linker import WEFT, WeftLinker
 from .program import lengths, traces

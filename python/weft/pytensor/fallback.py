@@ -142,8 +142,14 @@ def as_step(step, values, trace):
     call = performer(step)
     results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (shape, DTYPE[dtype_given(v)])
                for v, shape in zip(step.node.outputs, sizes_of(step.node, values, trace))]
+    note(step.node.op)
+    return hosted(call, values, results)
+
+
+def hosted(call, values, results):
+    """What a Performer gives, as a step of the function. results: their sizes and dtypes."""
     places = [k for k, value in enumerate(values) if is_expression(value)]
-    fixed = list(values)
+    fixed = [None if k in places else value for k, value in enumerate(values)]
 
     def run(*arrays):
         given = list(fixed)
@@ -152,9 +158,6 @@ def as_step(step, values, trace):
         out = call(given)
         return [np.ascontiguousarray(x).reshape(np.shape(x)) for x in out]
 
-    for k in places:
-        fixed[k] = None
-    note(step.node.op)
     return weft.host(run, [values[k] for k in places], results)
 
 

@@ -6,6 +6,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.basic import JITLinker
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+from pytensor.tensor import optimize
 from weft._core import Thunk
 
 from . import buffers, cells, powers  # noqa: F401
@@ -57,8 +58,9 @@ class WeftLinker(JITLinker):
 
 
 # Graphs inside are rewritten as for the other linkers that change nothing in place.
-for dispatch in (rewrite_scan_inner_graph, rewriting.rewrite_ofg_inner_graph):
-    dispatch.register(WeftLinker, dispatch.dispatch(JAXLinker))
+for dispatch in (rewrite_scan_inner_graph, rewriting.rewrite_ofg_inner_graph, getattr(optimize, "rewrite_optimize_inner_graph", None)):
+    if dispatch is not None:
+        dispatch.register(WeftLinker, dispatch.dispatch(JAXLinker))
 
 # Fusing is weft's own work.
 WEFT = Mode(WeftLinker(), RewriteDatabaseQuery(include=["fast_run"], exclude=["fusion"]))
