@@ -329,7 +329,7 @@ TEST(an_index_out_of_range_is_found_on_a_device) {
   int32_t at[] = { 0, 5, N, 3 };
   weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(4), at), *y = weft_take(ramp(), 1, &i);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: index number 2 is out of range for an axis of 100000");
+  EXPECT_TEXT(weft_message(), "weft_take: the index at place 2 is out of range for an axis of 100000");
   weft_scope_discard(s);
   end();
 }

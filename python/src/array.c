@@ -41,15 +41,23 @@ PyObject *array_wrap_as(PyTypeObject *type, weft_array *a) {
   return (PyObject *)self;
 }
 
+struct exchange { struct array *self; weft_array *handle, *there; };
+
+static void exchange(void *of) {
+  struct exchange *x = of;
+  weft_array *old = x->self->handle, *there = x->self->there;
+  x->self->handle = x->handle, x->self->there = NULL;
+  x->self->is_given = x->self->n_shown = x->self->is_foreign = 0;
+  x->handle = old, x->there = there;
+}
+
 int array_assign(PyObject *self, weft_array *a) {
   weft_status s = weft_check(a);
   if (s) return raise_status(s), -1;
-  weft_array *old = array_handle(self), *there = ((struct array *)self)->there;
-  array_handle(self) = weft_own(a);
-  ((struct array *)self)->there = NULL;
-  ((struct array *)self)->is_given = ((struct array *)self)->n_shown = ((struct array *)self)->is_foreign = 0;
-  weft_disown(old);
-  if (there) weft_disown(there);
+  struct exchange x = { (struct array *)self, weft_own(a), NULL };
+  run_apart(exchange, &x);
+  weft_disown(x.handle);
+  if (x.there) weft_disown(x.there);
   return 0;
 }
 

@@ -10,6 +10,7 @@
 
 enum { MOST_ARGS = 8, MOST_RESULTS = 64, WORDS = MOST_ARGS * (WEFT_RANK_MAX + 1) };
 
+GUARD(learning);
 struct known {
   struct known *next;
   PyObject *function;
@@ -42,7 +43,7 @@ static int describe(int open, Py_ssize_t n, PyObject *const args[], int64_t word
 static const struct known *find(const struct compiled *self, Py_ssize_t n, PyObject *const args[]) {
   int64_t word[WORDS];
   int n_words = self->known ? describe(self->open, n, args, word) : -1;
-  for (const struct known *k = self->known; k && n_words >= 0; k = k->next)
+  for (const struct known *k = __atomic_load_n(&self->known, __ATOMIC_ACQUIRE); k && n_words >= 0; k = k->next)
     if (k->n_words == n_words && !memcmp(k->word, word, sizeof *word * (size_t)n_words)) return k;
   return NULL;
 }
@@ -93,10 +94,12 @@ static PyObject *learn(PyObject *object, PyObject *arguments) {
   if (n_words < 0 || n_results > MOST_RESULTS || !function_of(function)) Py_RETURN_NONE;
   struct known *k = PyMem_Malloc(sizeof *k + sizeof *word * (size_t)n_words);
   if (!k) return PyErr_NoMemory();
-  *k = (struct known){ self->known, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container,
-                       n_results, n_words };
+  *k = (struct known){ NULL, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container, n_results, n_words };
   memcpy(k->word, word, sizeof *word * (size_t)n_words);
-  self->known = k;
+  guard(learning);
+  k->next = self->known;
+  __atomic_store_n(&self->known, k, __ATOMIC_RELEASE);
+  unguard(learning);
   Py_RETURN_NONE;
 }
 

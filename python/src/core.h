@@ -57,6 +57,18 @@ weft_scope *op_begin(void);                          /* also notes the user's li
 PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result in the flavour that is set; NULL passes through */
 PyObject *op_end_as(PyTypeObject *, weft_scope *, weft_array *result);
 
+/* apart.c: threads that have no GIL between them. With it a guard is nothing. */
+void run_apart(void (*work)(void *), void *of);          /* while no other thread is in the middle of an operation. It calls no Python */
+#ifdef Py_GIL_DISABLED
+#define GUARD(name)   static PyMutex name
+#define guard(name)   PyMutex_Lock(&name)
+#define unguard(name) PyMutex_Unlock(&name)
+#else
+#define GUARD(name)   struct name
+#define guard(name)   ((void)0)
+#define unguard(name) ((void)0)
+#endif
+
 PyObject *in_python(const char *module, const char *name, PyObject *args); /* what is written in Python: name(*args). Takes
                                                         over args, a tuple or NULL */
 
@@ -82,6 +94,7 @@ PyObject *raise_no_size(weft_array *, int axis);     /* always NULL */
 void raised_by(const char *name); /* what was raised begins with the function that was called, if it names none */
 int raise_failed(PyObject *); /* whether it is an array that failed in another thread; in place of what was raised, its cause is */
 PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
+int raise_no_place(Py_ssize_t i, int axis, int64_t size); /* an index that the axis does not have; always -1 */
 int error_add_types(PyObject *module);
 
 /* dtype.c */

@@ -3,25 +3,31 @@
 #include "names.h"
 #include <string.h>
 
-static PyObject *no_value, *no_axis; /* weft.NoValueError, weft.AxisError */
+static PyObject *no_value, *no_axis, *no_place; /* weft.NoValueError, weft.AxisError, weft.RangeError */
 
-/* As NumPy's: programs for older and for newer MLX catch the one and the other. */
-static int add_axis_error(PyObject *module) {
+/* ValueErrors and IndexErrors, as NumPy's AxisError: programs for older and for newer MLX catch the one and the other, and where a
+ * value is computed nobody knows whose program asked. */
+static PyObject *add_both(PyObject *module, const char *name, const char *doc) {
   PyObject *bases = PyTuple_Pack(2, PyExc_ValueError, PyExc_IndexError);
-  no_axis = bases ? PyErr_NewExceptionWithDoc("weft.AxisError", "An axis that an array does not have: a ValueError and an "
-                                              "IndexError.", bases, NULL) : NULL;
+  PyObject *kind = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
   Py_XDECREF(bases);
-  return no_axis ? PyObject_SetAttrString(module, "AxisError", no_axis) : -1;
+  return kind && !PyObject_SetAttrString(module, strchr(name, '.') + 1, kind) ? kind : NULL;
 }
 
 int error_add_types(PyObject *module) {
-  if (add_axis_error(module)) return -1;
+  no_axis = add_both(module, "weft.AxisError", "An axis that an array does not have: a ValueError and an IndexError.");
+  no_place = add_both(module, "weft.RangeError", "An index that its axis does not have: a ValueError and an IndexError.");
+  if (!no_axis || !no_place) return -1;
   no_value = PyErr_NewExceptionWithDoc("weft.NoValueError", "The value, or the size, of something that has none yet: "
                                        "an argument of a function that is being traced.", PyExc_ValueError, NULL);
   return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
 }
 
 int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
+
+int raise_no_place(Py_ssize_t i, int axis, int64_t size) {
+  return PyErr_Format(no_place, "the index %zd is out of range for axis %d of %lld", i, axis, (long long)size), -1;
+}
 
 PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
@@ -32,7 +38,7 @@ static int is_signed(const char *s) { return strstr(s, ": ") || strstr(s, "() ")
 void raised_by(const char *name) {
   PyObject *type, *value, *trace, *text = NULL;
   PyErr_Fetch(&type, &value, &trace);
-  int is_ours = !trace && (type == no_axis || type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError);
+  int is_ours = !trace && (type == no_axis || type == no_place || type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError);
   const char *s = is_ours && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
   if (s && !is_signed(s)) {
     PyErr_Format(type, "%s: %s", name, s);
@@ -59,7 +65,7 @@ int raise_failed(PyObject *o) {
 static PyObject *type_of(weft_status s) {
   switch (s) {
     case WEFT_ERR_DTYPE: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_TypeError;
-    case WEFT_ERR_INDEX: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_IndexError;
+    case WEFT_ERR_INDEX: return no_place;
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;

@@ -52,20 +52,25 @@ static int store_all(const struct called *c, PyObject *results, const weft_block
  * A function is called by who waits, perhaps for another job than its own, so an exception is put aside under a number, which is
  * the status that the function fails with and thus stands in the message. Who is told of it first raises the exception, who asks
  * again one of the same class made of the same arguments, so that nothing here holds the frames of a failure that was seen. Those
- * of the last MOST_RAISED failures are kept. The GIL is held. */
+ * of the last MOST_RAISED failures are kept. The GIL is held, or `aside`. */
 enum { MOST_RAISED = 16, FIRST_RAISED = 1000000 };
+GUARD(aside);
 static struct raised { int number; PyObject *type, *value, *trace, *args; } raised[MOST_RAISED];
 
 static int put_aside(void) {
   static int n_raised;
-  int number = n_raised = n_raised % FIRST_RAISED + 1;
-  struct raised *r = &raised[number % MOST_RAISED], old = *r, new = { FIRST_RAISED + number };
+  struct raised new = { 0 };
   PyErr_Fetch(&new.type, &new.value, &new.trace);
   PyErr_NormalizeException(&new.type, &new.value, &new.trace);
   if (new.trace) PyException_SetTraceback(new.value, new.trace);
   new.args = PyObject_GetAttrString(new.value, "args");
   PyErr_Clear();
+  guard(aside);
+  n_raised = n_raised % FIRST_RAISED + 1;
+  new.number = FIRST_RAISED + n_raised;
+  struct raised *r = &raised[n_raised % MOST_RAISED], old = *r;
   *r = new;
+  unguard(aside);
   Py_XDECREF(old.type), Py_XDECREF(old.value), Py_XDECREF(old.trace), Py_XDECREF(old.args);
   return new.number;
 }
@@ -75,9 +80,15 @@ int host_raise(const char *message) {
   const char *at = strstr(message, words);
   int number = at ? atoi(at + sizeof words - 1) : 0;
   struct raised *r = &raised[(unsigned)number % MOST_RAISED];
-  if (number < FIRST_RAISED || r->number != number) return 0;
-  PyObject *value = r->value ? r->value : r->args ? PyObject_Call(r->type, r->args, NULL) : NULL, *trace = r->trace;
-  r->value = r->trace = NULL;
+  PyObject *value = NULL, *trace = NULL, *type = NULL, *args = NULL;
+  guard(aside);
+  if (number >= FIRST_RAISED && r->number == number) {
+    value = r->value, trace = r->trace, type = Py_NewRef(r->type), args = Py_XNewRef(r->args);
+    r->value = r->trace = NULL;
+  }
+  unguard(aside);
+  if (!value && args) value = PyObject_Call(type, args, NULL);
+  Py_XDECREF(type), Py_XDECREF(args);
   if (!value) return PyErr_Clear(), 0;
   PyErr_Restore(Py_NewRef(Py_TYPE(value)), value, trace);
   return -1;

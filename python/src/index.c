@@ -185,10 +185,7 @@ static int parse(struct index *x, weft_array *array, PyObject *o) {
 static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
   int64_t dim = weft_dim(a, axis);
   if (dim < 0) return 1; /* not known yet: found when it is computed */
-  if (*i < -dim || *i >= dim) {
-    PyErr_Format(PyExc_IndexError, "the index %zd is out of range for axis %d of %lld", *i, axis, (long long)dim);
-    return 0;
-  }
+  if (*i < -dim || *i >= dim) return raise_no_place(*i, axis, dim), 0;
   if (*i < 0) *i += (Py_ssize_t)dim;
   return 1;
 }

@@ -43,7 +43,25 @@ int mlx_fits(PyObject *o, weft_dtype d) {
   return 0;
 }
 
+/* An object that is no array and no number and says what number it stands for (__complex__, __float__, __index__) is a complex
+ * number there, as the last of the kinds that are tried. */
+static int stands_for_number(PyObject *o) {
+  const PyNumberMethods *m = Py_TYPE(o)->tp_as_number;
+  if (o == Py_None || convert_is_possible(o) || mlx_is_made_of(o)) return 0;
+  return (m && (m->nb_float || m->nb_index)) || PyObject_HasAttrString((PyObject *)Py_TYPE(o), "__complex__");
+}
+static PyObject *number_it_stands_for(PyObject *o) {
+  Py_complex c = PyComplex_AsCComplex(o);
+  return c.real == -1 && PyErr_Occurred() ? NULL : PyComplex_FromCComplex(c);
+}
+
 static weft_array *operand(PyObject *o, const weft_dtype *partner) {
+  if (!is_number(o) && stands_for_number(o)) {
+    PyObject *number = number_it_stands_for(o);
+    weft_array *a = number ? operand(number, partner) : NULL;
+    Py_XDECREF(number);
+    return a;
+  }
   if (PyList_Check(o) || PyTuple_Check(o) || PyRange_Check(o)) partner = NULL; /* what array(o) is: MLX takes none */
   if (!is_number(o)) return convert_array(o, partner, 0);
   if (!partner) return convert_array(o, NULL, 0);
@@ -65,7 +83,7 @@ int mlx_operands(int n, PyObject *const o[], weft_array *a[]) {
 
 static int is_operand(PyObject *o) {
   int is_sequence = PyList_Check(o) || PyTuple_Check(o) || PyRange_Check(o);
-  return array_check(o) || (!is_sequence && convert_is_possible(o)) || mlx_is_made_of(o);
+  return array_check(o) || (!is_sequence && convert_is_possible(o)) || mlx_is_made_of(o) || stands_for_number(o);
 }
 
 /* ---- Operators ---- */
@@ -96,7 +114,7 @@ static PyObject *take_back(struct brought *b, PyObject *result) {
 static weft_array *matmul(weft_array *, weft_array *);
 
 /* A product with a number or a list is a mistake of types: other operators take numbers. */
-static int is_no_factor(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || !is_operand(o); }
+static int is_no_factor(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || stands_for_number(o) || !is_operand(o); }
 
 /* MLX's arrays have no & | ^ << >> of something before them: that such a call fails is a matter of types there. What else
  * cannot be made an operand is a wrong value. */
@@ -327,7 +345,6 @@ static PyObject *changed;
 
 static int note_change(PyObject *self) {
   if (body_serial()) return 0; /* it has no value */
-  if (!changed && !(changed = PyDict_New())) return -1;
   PyObject *key = PyLong_FromVoidPtr(self), *reference = key ? PyWeakref_NewRef(self, NULL) : NULL;
   int failed = !reference || PyDict_SetItem(changed, key, reference);
   Py_XDECREF(key);
@@ -338,7 +355,7 @@ static int note_change(PyObject *self) {
 /* _changed(): a list of them, which are forgotten with it. */
 static PyObject *take_changed(PyObject *module, PyObject *unused) {
   (void)module, (void)unused;
-  PyObject *list = PyList_New(0), *references = changed && list ? PyDict_Values(changed) : NULL;
+  PyObject *list = PyList_New(0), *references = list ? PyDict_Values(changed) : NULL;
   for (Py_ssize_t i = 0; references && i < PyList_GET_SIZE(references); i++) {
     PyObject *o = PyObject_CallNoArgs(PyList_GET_ITEM(references, i)); /* None: it is gone */
     if (!o || (o != Py_None && PyList_Append(list, o))) Py_CLEAR(list);
@@ -346,12 +363,18 @@ static PyObject *take_changed(PyObject *module, PyObject *unused) {
     if (!list) break;
   }
   Py_XDECREF(references);
-  if (changed) PyDict_Clear(changed);
+  PyDict_Clear(changed);
   return list;
 }
 
 static int put(PyObject *self, PyObject *index, PyObject *value) {
   if (index_refuses(index)) return -1;
+  if (value && !array_check(value) && !is_number(value) && stands_for_number(value)) {
+    PyObject *number = number_it_stands_for(value);
+    int failed = number ? put(self, index, number) : -1;
+    Py_XDECREF(number);
+    return failed;
+  }
   PyTypeObject *before = flavour_set(&mlx_array_type);
   int in_order = value && is_mask(index) ? wants_order(index, value) : 0;
   int failed = in_order < 0 || (value && !mlx_fits(value, weft_dtype_of(array_handle(self)))) ? -1
@@ -386,6 +409,17 @@ static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put
 
 /* ---- The type ---- */
 
+/* Lists that are no table: this is what MLX says. What their elements raise stays. */
+static void as_mlx_calls_lists(void) {
+  PyObject *type, *value, *trace, *text = NULL;
+  PyErr_Fetch(&type, &value, &trace);
+  const char *s = type == PyExc_ValueError && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
+  int is = s && !strncmp(s, "array: nested lists differ", 26);
+  Py_XDECREF(text);
+  PyErr_Restore(type, value, trace);
+  if (is) PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length.");
+}
+
 static PyObject *make(PyObject *args, PyObject *kwargs) {
   static char *names[] = { "val", "dtype", NULL };
   PyObject *o, *dtype = Py_None;
@@ -400,8 +434,7 @@ static PyObject *make(PyObject *args, PyObject *kwargs) {
   Py_XDECREF(source);
   flavour_set(before);
   if (!array && o != Py_None) mlx_as_value_error(PyExc_TypeError);
-  if (!array && is_list && (PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_TypeError)))
-    PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length."); /* this is what MLX says */
+  if (!array && is_list) as_mlx_calls_lists();
   return array;
 }
 
@@ -495,7 +528,7 @@ PyTypeObject mlx_array_type = {
 int mlx_add(PyObject *module) {
   PyObject *mlx = PyModule_New("weft.mlx.core");
   mlx_array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity */
-  if (!mlx || PyType_Ready(&mlx_array_type) || PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
+  if (!mlx || !(changed = PyDict_New()) || PyType_Ready(&mlx_array_type) || PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
       dtype_add_all(mlx, &mlx_array_type) || PyModule_AddFunctions(mlx, functions) || PyModule_AddFunctions(mlx, place_functions) ||
       names_install(mlx_names, mlx, &mlx_array_type, "weft.mlx.core"))
     return Py_XDECREF(mlx), -1;

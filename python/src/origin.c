@@ -1,11 +1,12 @@
 /* origin.c -- the lines of the user's program that nodes come from. A tag is an index into a table of (file, line);
  * frames of this package are passed over, so that the tag is the line that called it. The table only grows, by one
- * entry for each line that ever built a node. Guarded by the GIL. */
+ * entry for each line that ever built a node. Guarded by the GIL, or by `table`. */
 #include "core.h"
 #if PY_VERSION_HEX < 0x030B0000
 #include <frameobject.h>
 #endif
 
+GUARD(table);
 struct line { PyObject *file; int number; };
 static struct line *lines;             /* lines[0] is unused: the tag 0 means none */
 static size_t n_lines, capacity;       /* of lines */
@@ -71,17 +72,21 @@ static int place(PyFrameObject *f) { return (void)f, -1; }
 /* Who is called again and again is not asked for his line again and again. */
 static struct { PyCodeObject *code; int at; uint32_t tag; } last;
 
-static void forget_last(void) { Py_CLEAR(last.code); }
-
 /* The tag of a line of the user's; 0: a frame of ours. */
 static uint32_t tag_at(PyFrameObject *frame, PyCodeObject *c) {
   int at = place(frame);
-  if (c == last.code && at == last.at && at >= 0) return last.tag;
+  guard(table);
+  uint32_t known = c == last.code && at == last.at && at >= 0 ? last.tag : 0;
+  unguard(table);
+  if (known) return known;
   if (is_own(c->co_filename)) return 0;
-  uint32_t tag = tag_of(c->co_filename, PyFrame_GetLineNumber(frame));
-  Py_INCREF(c);
-  Py_XSETREF(last.code, c);
-  last.at = at, last.tag = tag;
+  int number = PyFrame_GetLineNumber(frame);
+  guard(table);
+  uint32_t tag = tag_of(c->co_filename, number);
+  PyCodeObject *old = last.code;
+  last.code = (PyCodeObject *)Py_NewRef((PyObject *)c), last.at = at, last.tag = tag;
+  unguard(table);
+  Py_XDECREF(old);
   return tag;
 }
 
@@ -108,16 +113,21 @@ void origin_mark(void) {
 }
 
 PyObject *origin_text(uint64_t tag) {
-  if (!tag || tag >= n_lines) Py_RETURN_NONE;
-  return PyUnicode_FromFormat("%U:%d", lines[tag].file, lines[tag].number);
+  guard(table);
+  struct line line = tag && tag < n_lines ? lines[tag] : (struct line){ NULL, 0 };
+  unguard(table);
+  if (!line.file) Py_RETURN_NONE;
+  return PyUnicode_FromFormat("%U:%d", line.file, line.number);
 }
 
 static PyObject *hide(PyObject *module, PyObject *folder) {
   (void)module;
   if (!PyUnicode_Check(folder)) return PyErr_Format(PyExc_TypeError, "hide_frames_of: a folder is a string");
-  forget_last();
-  Py_XDECREF(own_folder);
-  own_folder = Py_NewRef(folder);
+  guard(table);
+  PyObject *old[] = { (PyObject *)last.code, own_folder };
+  last.code = NULL, own_folder = Py_NewRef(folder);
+  unguard(table);
+  for (int i = 0; i < 2; i++) Py_XDECREF(old[i]);
   Py_RETURN_NONE;
 }
 
@@ -127,9 +137,11 @@ static PyObject *from_elsewhere(PyObject *module, PyObject *args) {
   uint32_t before = given;
   (void)module;
   if (!PyArg_ParseTuple(args, "Oi", &file, &number)) return NULL;
-  if (file == Py_None) given = number < 0 || (size_t)number >= n_lines ? 0 : (uint32_t)number;
-  else if (PyUnicode_Check(file)) given = tag_of(file, number);
-  else return PyErr_Format(PyExc_TypeError, "built_from: a file is a string");
+  if (file != Py_None && !PyUnicode_Check(file)) return PyErr_Format(PyExc_TypeError, "built_from: a file is a string");
+  guard(table);
+  if (file != Py_None) given = tag_of(file, number);
+  else given = number < 0 || (size_t)number >= n_lines ? 0 : (uint32_t)number;
+  unguard(table);
   return PyLong_FromUnsignedLong(before);
 }
 

@@ -582,7 +582,7 @@ static PyObject *copy(PyObject *self, PyObject *unused) {
 }
 
 PyMethodDef shape_methods[] = {
-  { "copy", copy, METH_NOARGS, "copy(): another name of the same value" },
+  { "copy", copy, METH_NOARGS, "copy($self, /)\n--\n\ncopy(): another name of the same value" },
   { "__copy__", copy, METH_NOARGS, "copy()" },
   { "__deepcopy__", copy, METH_O, "copy()" },
   { 0 },

@@ -25,6 +25,18 @@ static PyObject *take_other(PyObject *o, PyObject *leaves, PyObject *other) {
 
 static PyObject *take_apart(PyObject *tree, PyObject *leaves, PyObject *other);
 
+/* NULL: it is no longer there; no exception is set. */
+static PyObject *item_at(PyObject *items, Py_ssize_t i) {
+#ifdef Py_GIL_DISABLED
+  if (PyList_Check(items)) {
+    PyObject *item = PyList_GetItemRef(items, i);
+    if (!item) PyErr_Clear();
+    return item;
+  }
+#endif
+  return Py_XNewRef(i < PySequence_Fast_GET_SIZE(items) ? PySequence_Fast_GET_ITEM(items, i) : NULL);
+}
+
 /* (type, keys, structures of the items ..); takes over the reference to keys. */
 static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyObject *leaves, PyObject *other) {
   Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
@@ -33,7 +45,7 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
   PyTuple_SET_ITEM(structure, 0, Py_NewRef((PyObject *)Py_TYPE(tree)));
   PyTuple_SET_ITEM(structure, 1, keys);
   for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *item = Py_XNewRef(i < PySequence_Fast_GET_SIZE(items) ? PySequence_Fast_GET_ITEM(items, i) : NULL);
+    PyObject *item = item_at(items, i);
     PyObject *part = item ? take_apart(item, leaves, other) : PyErr_Format(PyExc_RuntimeError, "the list changed");
     Py_XDECREF(item);
     if (!part) return Py_DECREF(structure), NULL;

@@ -24,7 +24,7 @@ def test_what_failed_in_another_thread_says_why_whatever_is_done_with_it(program
     mx.async_eval(b)
     with pytest.raises((IndexError, ValueError)):
         mx.synchronize()
-    with pytest.raises((IndexError, ValueError), match="index number 1 is out of range for an axis of 3"):
+    with pytest.raises((IndexError, ValueError), match="the index at place 1 is out of range for an axis of 3"):
         if eval(program, {"mx": mx, "b": b}) is not None:
             pytest.fail(program)
 
@@ -199,3 +199,78 @@ def test_a_running_maximum_of_complex_numbers_says_what_is_wrong(function, inclu
     """Without the element itself it spoke of a size that is not known."""
     with pytest.raises(ValueError, match=f"{function}: not of c64"):
         getattr(mx, function)(mx.array([1j, 2.0]), axis=0, inclusive=inclusive)
+
+
+def test_an_index_that_is_out_of_range_is_one_class_wherever_it_is_found():
+    x = mx.arange(5)
+    for call in (lambda: mx.eval(x[mx.array([7])]), lambda: x[mx.array([7])].item(), lambda: x[mx.array([7])].tolist(), lambda: x[7],
+                 lambda: bool(x[mx.array(-9)]), lambda: repr(mx.take(x, mx.array([1, 9]))), lambda: np.array(x[mx.array([9])]),
+                 lambda: memoryview(x[mx.array([9])]), lambda: mx.compile(lambda x: x[mx.array([9])])(x).item(),
+                 lambda: mx.eval(mx.grad(lambda x: x[mx.array([9])].sum())(mx.ones(4))), lambda: weft.arange(5)[7],
+                 lambda: weft.arange(5)[weft.array([7])].item(), lambda: weft.eval(weft.take(weft.arange(5), weft.array([9]))),
+                 lambda: mx.save(io.BytesIO(), x[mx.array([9])]), lambda: x.__setitem__(7, 1)):
+        for kind in (IndexError, ValueError, weft.RangeError):
+            with pytest.raises(kind, match="out of range for a"):
+                call()
+
+
+def test_a_message_says_that_it_names_a_place_among_the_indices():
+    with pytest.raises(weft.RangeError, match="^take: the index at place 1 is out of range for an axis of 5 "):
+        mx.arange(5)[mx.array([0, 30])].tolist()
+    with pytest.raises(weft.RangeError, match="^the index 30 is out of range for axis 1 of 3$"):
+        mx.zeros((2, 3))[:, 30]
+
+
+class Half:
+    def __float__(self):
+        return 2.5
+
+
+class Two:
+    def __index__(self):
+        return 2
+
+
+class Turn:
+    def __complex__(self):
+        return 1j
+
+
+class Never:
+    def __float__(self):
+        raise KeyError("never")
+
+
+def test_objects_that_stand_for_a_number_are_complex_operands_as_in_mlx():
+    x = mx.arange(3)
+    for o, number in ((Half(), 2.5), (Two(), 2), (Turn(), 1j)):
+        for y in (x + o, o + x, mx.add(x, o), mx.add(o, x)):
+            assert y.dtype == mx.complex64 and y.tolist() == [complex(k + number) for k in range(3)]
+        assert mx.where(x > 1, o, 0).tolist() == [0j, 0j, complex(number)]
+        assert (x == o).tolist() == [k == number for k in range(3)]
+    y = mx.zeros(3)
+    y[1] = Half()
+    assert y.tolist() == [0, 2.5, 0]
+    for call in (lambda: x + Never(), lambda: mx.add(x, Never()), lambda: x.__setitem__(0, Never())):
+        with pytest.raises(KeyError, match="never"):
+            call()
+    for call in (lambda: x + object(), lambda: mx.array(Half()), lambda: x + "1"):
+        with pytest.raises(ValueError):
+            call()
+    for call in (lambda: x @ Half(), lambda: x + None):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_a_list_that_cannot_be_an_array_says_why():
+    class Wrong:
+        def __float__(self):
+            raise ValueError("of the element's own")
+
+        def __array__(self, *args, **kwargs):
+            raise ValueError("of the element's own")
+
+    for wrong, text in (([[1], [2, 3]], "non-uniform length"), ([1, [2]], "non-uniform length"), ([object()], "an array cannot be made of a object"),
+                        ([[1, Half()]], "an array cannot be made of a Half"), ([Wrong()], "of the element's own")):
+        with pytest.raises((ValueError, OverflowError), match=text):
+            mx.array(wrong)

@@ -41,7 +41,7 @@ from ._core import (        # a line, or more, for each first letter
     ones, ones_like, outer, owens_t,
     pad, partition, polygamma, positive, power, prod, put_along_axis,
     quantile, quantize, quantized_matmul,
-    radians, ravel, real, reciprocal, relu, remainder, repeat, reshape, resize, result_type, right_shift, rms_norm,
+    radians, RangeError, ravel, real, reciprocal, relu, remainder, repeat, reshape, resize, result_type, right_shift, rms_norm,
     roll, rope, rot90, round, rsqrt,
     searchsorted, segmented_mm, sigmoid, sign, silu, sin, sinc, sinh, size, sized, softmax, softplus, sort, split,
     sqrt, square, squeeze, stack, state, std, stop_gradient, subtract, sum, swapaxes,
