@@ -203,11 +203,13 @@ weft_array *call_join(const struct name *row, PyObject *const arg[]) {
   weft_array *(*join)(int, int, weft_array *const[]) = (weft_array * (*)(int, int, weft_array *const[])) row->function;
   struct list l;
   int64_t axis = 0;
-  if ((arg[1] != Py_None && convert_integer(arg[1], &axis)) || list_take(&l, arg[0])) return NULL;
+  int is_stack = join == weft_stack, is_flat = arg[1] == Py_None && !is_stack; /* to stack along no axis is to MLX along the first */
+  int is_first = arg[1] == Py_None && is_stack && flavour() == &mlx_array_type;
+  if ((!is_flat && !is_first && convert_integer(arg[1], &axis)) || list_take(&l, arg[0])) return NULL;
   weft_array **part = PyMem_Malloc((size_t)(l.n ? l.n : 1) * sizeof *part), *joined = NULL;
   if (!part) PyErr_NoMemory();
   else {
-    for (int i = 0; i < l.n; i++) part[i] = arg[1] == Py_None ? weft_reshape(l.array[i], 1, (int64_t[]){ WEFT_ANY }) : l.array[i];
+    for (int i = 0; i < l.n; i++) part[i] = is_flat ? weft_reshape(l.array[i], 1, (int64_t[]){ WEFT_ANY }) : l.array[i];
     joined = join(axis < -1000 || axis > 1000 ? 1000 : (int)axis, l.n, part);
   }
   PyMem_Free(part);

@@ -206,3 +206,12 @@ def test_whole_numbers_of_numpy_serve_as_numbers():
     assert mx.linalg.norm(x[0, :, :, 0], axis=one).tolist() == mx.linalg.norm(x[0, :, :, 0], axis=1).tolist()
     assert mx.grad(lambda a, b: (a * b).sum(), argnums=one)(x, x + 1).tolist() == x.tolist()
     assert [g.tolist() for g in mx.grad(lambda a, b: a * b * b, argnums=(np.int32(0), one))(mx.array(2.0), mx.array(3.0))] == [9, 12]
+
+
+def test_stacking_along_no_axis_is_along_the_first():
+    x = mx.arange(6).reshape(2, 3)
+    for y in (mx.stack([x, x + 6], axis=None), mx.stack([x, x + 6], None)):
+        assert y.shape == (2, 2, 3) and y.reshape(-1).tolist() == list(range(12))
+    assert mx.concatenate([x, x], axis=None).shape == (12,)
+    with pytest.raises(TypeError):  # as NumPy's
+        weft.stack([weft.ones(2), weft.ones(2)], axis=None)
