@@ -256,7 +256,7 @@ void ptx_combine_own(struct printer *p, int b, enum kir_op op, const char *addre
   ptx_store(p, ".global", d, address, new);
 }
 
-enum { TOGETHER = 3, RANKS = 48 };
+enum { TOGETHER = 3, MOST_TOGETHER = 4, RANKS = 48 };
 
 struct merging {
   int row, buf;
@@ -341,7 +341,7 @@ static void total(struct printer *p, const struct merging *m, const char *count)
 
 /* v = 2^rank iterations from q on, loaded together, by pairs. */
 static void load_pairs(struct printer *p, const struct merging *m, const char *q, int rank) {
-  const char *v[1 << TOGETHER], *q_long = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG), *at = ptx_own(p, OWN_LONG);
+  const char *v[1 << MOST_TOGETHER], *q_long = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG), *at = ptx_own(p, OWN_LONG);
   ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
   ptx_line(p, "mov.u64 %s, %s", at, copy_element(p, m->row, q_long, m->e));
   ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
@@ -372,13 +372,13 @@ static void take_iterations(struct printer *p, const struct merging *m, const ch
   ptx_place(p, leave);
 }
 
-/* Parts of 8 and more begin with a multiple of 8: eight of them are a node of the tree, and loaded together. */
+/* Parts of 8 and more begin with a multiple of 8: eight of them are a node of the tree, and loaded together; so of 16. */
 static void own_iterations(struct printer *p, const struct merging *m) {
   const char *q = ptx_own(p, OWN_WORD), *count = ptx_own(p, OWN_WORD), *none = ptx_label(p, "none");
   ptx_line(p, "mov.u32 %s, 0", count);
   ptx_line(p, "@!%s bra %s", m->is_inside, none);
   ptx_line(p, "mov.u32 %s, %s", q, m->from);
-  take_iterations(p, m, q, count, TOGETHER);
+  for (int rank = MOST_TOGETHER; rank >= TOGETHER; rank--) take_iterations(p, m, q, count, rank);
   take_iterations(p, m, q, count, 0);
   ptx_place(p, none);
   total(p, m, count);

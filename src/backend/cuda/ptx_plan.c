@@ -12,6 +12,7 @@ enum { GRID_X = INT32_MAX, MOST_SETS = 32, RESERVED_BYTES = 1 << 10 }; /* of sha
 /* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
  * threads. */
 enum { DEALT_THREADS = 256, DEALT_LANES = 16, FEW_BLOCKS = 3 };
+enum { PLACES_A_THREAD = 2, MOST_THREADS = 2048 }; /* that a processor has at a time */
 enum { SPREAD_BLOCKS = 32 }; /* of threads a processor: from there on threads have several lanes, loaded together */
 
 /* ---- Making ----------------------------------------------------------------------------------------------------------- */
@@ -393,6 +394,13 @@ static int64_t iterations(const struct user *u) {
   return parts(n, u->p->block_b.n ? ptx_size(&u->p->block_b, u->sizes, u->args) : 1);
 }
 
+/* Of a row whose bytes are none too many. */
+static int64_t elements_of(const struct user *u, const struct ptx_row *r) {
+  int64_t n = 1;
+  for (int d = 0; d < r->n_dims; d++) n *= most(0, ptx_size(&r->dims[d], u->sizes, u->args));
+  return n;
+}
+
 /* The copies of an iteration, one after the other; how they are merged: threads along elements, then along iterations. */
 static bool place_in_order(const struct user *u, struct ptx_shape *s) {
   int64_t at = 0, elements = 1, all;
@@ -402,7 +410,7 @@ static bool place_in_order(const struct user *u, struct ptx_shape *s) {
     if (bytes < 0) return false;
     s->row_at[r] = at;
     at += bytes;
-    elements = most(elements, bytes / u->p->rows[r].width);
+    elements = most(elements, elements_of(u, &u->p->rows[r]));
   }
   if (__builtin_mul_overflow(at, iterations(u), &all)) return false;
   s->copy_bytes = (size_t)at, s->copies_bytes = (size_t)all;
@@ -451,12 +459,13 @@ static int64_t spread_threads(const struct user *u, int64_t lanes, int64_t rows)
 }
 
 /* How many blocks of threads a processor may have where threads compete for places: a thread for eight of them, so that most
- * find theirs free. 16M products into 2^20 places took 0.574 ms on an H200 so, with four blocks a processor, and 0.601 with
- * seven. */
+ * find theirs free; 0: places are so many that it does not matter. Then each thread has one lane: 16M products into 2^20 places took
+ * 0.501 ms on an H200 so, 0.559, 0.542, 0.576 and 0.615 with two, three, four and eight blocks whose threads go on and on. */
 static int64_t crowd(const struct user *u) {
   const struct ptx_buf *b = &u->p->bufs[u->p->contended - 1];
   int64_t n = 1;
   for (int d = 0; d < b->rank; d++) n = most(1, least(n, INT32_MAX) * least(ptx_size(&b->dims[d], u->sizes, u->args), INT32_MAX));
+  if (n >= (int64_t)PLACES_A_THREAD * MOST_THREADS * u->m->n_processors) return 0;
   return most(1, least(8, parts(n, 8 * (int64_t)SPREAD_THREADS * u->m->n_processors)));
 }
 
@@ -469,10 +478,11 @@ static void spread(const struct user *u, struct ptx_shape *s) {
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
   s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);
   int64_t blocks = (int64_t)s->grid[0] * s->grid[1], enough = (int64_t)SPREAD_BLOCKS * u->m->n_processors;
-  if (blocks >= enough) s->grid[0] = (unsigned)parts(s->grid[0], least(LANES_A_THREAD, blocks / enough));
+  int64_t crowded = u->p->contended ? crowd(u) : -1;
+  if (blocks >= enough && crowded) s->grid[0] = (unsigned)parts(s->grid[0], least(LANES_A_THREAD, blocks / enough));
   s->grid[2] = (unsigned)least(planes, GRID_Y);
-  if (!u->p->contended) return;
-  int64_t few = u->m->n_processors * crowd(u);
+  if (crowded <= 0) return;
+  int64_t few = u->m->n_processors * crowded;
   s->grid[0] = (unsigned)least(s->grid[0], few);
   s->grid[1] = (unsigned)least(s->grid[1], most(1, few / s->grid[0]));
   s->grid[2] = 1;

@@ -1,0 +1,95 @@
+/* gpu_sums.c -- sums of everything and along columns, whose parts stand in memory and are combined behind, on the GPU against the
+ * host: the same bits, run after run, recorded ones included. */
+#include <string.h>
+#include "backend/cuda/cuda.h"
+#include "gpu.h"
+
+enum { RUNS = 3 };
+
+typedef int summing(weft_array *x, weft_array *y[]); /* how many */
+
+static int all(weft_array *x, weft_array *y[]) { return y[0] = weft_sum(x, WEFT_ALL), 1; }
+static int two(weft_array *x, weft_array *y[]) { /* of one kernel */
+  return y[0] = weft_sum(x, WEFT_ALL), y[1] = weft_sum(weft_mul(x, x), WEFT_ALL), 2;
+}
+static int norm(weft_array *x, weft_array *y[]) { /* of which one is an operand of the next: recorded, and replayed */
+  weft_array *d = weft_sub(x, weft_mean(x, WEFT_ALL));
+  return y[0] = weft_sum(weft_mul(d, d), WEFT_ALL), y[1] = weft_prod(weft_add(weft_mul(d, weft_scalar(1e-3)), weft_scalar(1)), WEFT_ALL), 2;
+}
+static int columns(weft_array *x, weft_array *y[]) { return y[0] = weft_sum(x, 0), 1; }
+static int two_columns(weft_array *x, weft_array *y[]) {
+  return y[0] = weft_sum(x, 0), y[1] = weft_prod(weft_add(weft_mul(x, weft_scalar(1e-3)), weft_scalar(1)), 0), 2;
+}
+static int weighed(weft_array *x, weft_array *y[]) { /* sums along columns, of what sums along columns say */
+  weft_array *m = weft_mean(x, 0);
+  return y[0] = weft_sum(weft_mul(weft_sub(x, m), weft_sub(x, m)), 0), y[1] = weft_sum(m, WEFT_ALL), 2;
+}
+
+static void *read_all(summing *make, weft_array *x, int device, size_t *bytes) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[2];
+  weft_set(WEFT_DEVICE, device);
+  int n = make(x, y);
+  EXPECT_OK(weft_eval(n, y));
+  uint8_t *all_of = NULL;
+  *bytes = 0;
+  for (int i = 0; i < n; i++) {
+    size_t more = 0;
+    void *one = bits_of(y[i], &more);
+    all_of = realloc(all_of, *bytes + more + 1);
+    memcpy(all_of + *bytes, one, more);
+    *bytes += more;
+    free(one);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+  return all_of;
+}
+
+static void expect_same(const char *what, summing *make, weft_dtype t, int64_t rows, int64_t n) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_cast(weft_mul(weft_cast(matrix(WEFT_F32, rows, n), WEFT_F32), weft_scalar(0.1)), t);
+  EXPECT_OK(weft_eval(1, &x));
+  size_t bytes[2];
+  void *host = read_all(make, x, 0, &bytes[0]);
+  for (int run = 0; run < RUNS; run++) {
+    void *gpu = read_all(make, x, 1, &bytes[1]);
+    if (bytes[0] != bytes[1] || memcmp(host, gpu, bytes[0]))
+      test_fail(__FILE__, __LINE__, "%s of %s [%lld,%lld], run %d", what, weft_dtype_name(t), (long long)rows, (long long)n, run);
+    free(gpu);
+  }
+  free(host);
+  weft_scope_discard(s);
+}
+
+static bool is_slow(void) { return getenv("WEFT_TEST_FEW") || strstr(cuda_text(cuda_gpu(0)), "machine for PTX"); }
+
+/* Parts of 16384; combined 16 at a time, 8 at a time, and one by one. */
+TEST(cuda_sums_of_everything_have_the_bits_of_the_host) {
+  static const int64_t lengths[] = { 1, 31, 4097, 16384, 16385, 49153, 300001, 1 << 20, (1 << 25) + 3, (1 << 28) + 5 };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 7 : 10); i++) {
+    expect_same("a sum", all, WEFT_F32, 1, lengths[i]);
+    if (lengths[i] > 1 << 25) continue;
+    expect_same("two sums", two, WEFT_F32, 1, lengths[i]);
+    if (i % 2) expect_same("a norm", norm, WEFT_F32, 1, lengths[i]);
+    else expect_same("a sum", all, i % 4 ? WEFT_F64 : WEFT_BF16, 1, lengths[i]);
+  }
+  expect_same("no sum", all, WEFT_F32, 0, 5);
+}
+
+/* Parts of 128 rows; threads have a column each. */
+TEST(cuda_sums_along_columns_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 1, 1 }, { 128, 3 }, { 129, 1 }, { 1000, 7 }, { 700, 300 }, { 300, 1100 }, { 40000, 3 },
+                                      { 8192, 4096 }, { 4096, 4099 }, { 300, 300000 }, { 100000, 64 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 7 : 11); i++) {
+    expect_same("columns", columns, WEFT_F32, sizes[i][0], sizes[i][1]);
+    if (sizes[i][0] * sizes[i][1] > 1 << 22) continue;
+    expect_same("columns", columns, i % 2 ? WEFT_F64 : WEFT_BF16, sizes[i][0], sizes[i][1]);
+    expect_same("two columns", two_columns, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("deviations", weighed, WEFT_F32, sizes[i][0], sizes[i][1]);
+  }
+}
