@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "backend/cuda/cuda.h"
 #include "gpu.h"
 
 /* Views of [rows, columns], of which only the first stands aligned for sure. */
@@ -134,6 +135,33 @@ TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
   expect_same_rows(WEFT_F64, 1, 26001, 0);
   expect_same_rows(WEFT_F64, 1, 27000, 0);
   expect_same_rows(WEFT_F32, 1, 60000, 0);
+}
+
+/* Long rows of which a processor has room for some: more than that, so that a block of threads has several. */
+TEST(cuda_rows_after_rows_have_the_bits_of_the_host) {
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  bool is_slow = strstr(cuda_text(cuda_gpu(0)), "machine for PTX");
+  for (int what = 3; what < 8; what++)
+    if (what != 4 && what != 5) expect_same(WEFT_F32, is_slow ? 13 : 500, 16384, what, 0);
+  expect_same(WEFT_F32, is_slow ? 12 : 396, 15360, 3, 3);
+  expect_same(WEFT_F64, is_slow ? 14 : 401, 9000, 3, 0);
+  expect_same(WEFT_F32, is_slow ? 15 : 401, 18000, 3, 0);
+}
+
+/* Rows of which a processor has room for one: what a thread has read of it for the last time makes room for the next. */
+TEST(cuda_rows_that_take_the_place_of_others_have_the_bits_of_the_host) {
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  int64_t rows = strstr(cuda_text(cuda_gpu(0)), "machine for PTX") ? 9 : 300;
+  for (int what = 3; what < 8; what++) {
+    if (what == 4 || what == 5) continue;
+    expect_same(WEFT_F32, rows, 32000, what, 0);
+    expect_same(WEFT_F32, rows, 30001, what, 0);
+  }
+  expect_same(WEFT_F32, rows, 50257, 3, 0);
+  expect_same(WEFT_F32, rows, 30002, 3, 1);
+  expect_same(WEFT_F32, rows, 29999, 3, 3);
 }
 
 /* Rows of odd lengths, all of which begin as far from 16 bytes as what is made of them, or not. */

@@ -101,6 +101,7 @@ struct printer {
   int n_own[OWN_KINDS], n_labels, n_checks;
   int contended;             /* 1 + the buffer of products that meet in memory; 0: there is none */
   bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
+  int groups;                  /* of neighbours that a thread has at a time: see struct ptx_wide */
   const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
   int n_wide;
   int each;                  /* gpu_wide.c: neighbours that are loaded and stored together */

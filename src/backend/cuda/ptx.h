@@ -87,6 +87,7 @@ struct ptx_plan {
     const struct kir_stmt *along; /* while it is printed: NULL, or an access along the row, from whose elements all others are a
                                multiple of 16 bytes away if their strides are alike: there is shifted_entry too */
     int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
+    int groups;             /* of neighbours, a step apart, that a thread has at a time */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;
