@@ -41,7 +41,7 @@ static weft_array *indices(int64_t n, int64_t below) {
   return r;
 }
 
-enum { MOST = 8, REPEATS = 20 };
+enum { MOST = 8, REPEATS = 50 };
 typedef int work(weft_array *const x[], weft_array *y[]);
 
 static weft_array *c(double v) { return weft_scalar(v); }
@@ -218,32 +218,32 @@ static const struct row {
       o (ones of
                                           bf16), p (positive definite f32) and dims; i: count and limit of indices */
 } rows[] = {
-  { "copy-64M-f32", copy, 20, 8 * 0x1p26, "f 67108864" },
-  { "fma-64M-f32", muladd, 20, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
-  { "gelu-residual-64M-f32", gelu, 20, 12 * 0x1p26, "f 67108864|f 67108864|f 1" },
-  { "gelu-residual-64M-bf16", gelu, 20, 6 * 0x1p26, "b 67108864|b 67108864|b 1" },
-  { "rmsnorm-8192x4096-f32", rmsnorm, 20, 8 * 0x1p25, "f 8192 4096|f 4096" },
-  { "rmsnorm-grad-8192x4096-f32", rmsnorm_grad, 10, 8 * 0x1p25, "f 8192 4096|f 4096" },
-  { "softmax-8192x4096-f32", softmax, 20, 8 * 0x1p25, "f 8192 4096" },
-  { "softmax-65536x512-f32", softmax, 20, 8 * 0x1p25, "f 65536 512" },
-  { "softmax-2048x16384-f32", softmax, 20, 8 * 0x1p25, "f 2048 16384" },
-  { "softmax-1024x50257-f32", softmax, 20, 8 * 1024.0 * 50257, "f 1024 50257" },
-  { "sum-all-64M-f32", sum_all, 20, 4 * 0x1p26, "f 67108864" },
-  { "sum-axis0-8192x4096", sum_0, 20, 4 * 0x1p25, "f 8192 4096" },
-  { "sum-axis1-8192x4096", sum_1, 20, 4 * 0x1p25, "f 8192 4096" },
-  { "logsumexp-axis0-8192x4096", lse_0, 20, 4 * 0x1p25, "f 8192 4096" },
-  { "reverse-mul-64M-f32", reversed, 20, 8 * 0x1p26, "f 67108864" },
-  { "transpose-8192x8192-f32", turned, 10, 8 * 0x1p26, "f 8192 8192" },
-  { "transpose-add-8192x8192-f32", turned_add, 10, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
-  { "scatter-add-16M-into-1024", put_add, 20, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
-  { "scatter-add-16M-into-1048576", put_add, 20, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "scatter-prod-16M-into-1024", put_mul, 20, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
-  { "scatter-prod-16M-into-1048576", put_mul, 20, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "scatter-set-16M-into-1048576", put_set, 20, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "gather-65536x768", gather, 10, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
-  { "cumsum-16M-f32", cumsum, 20, 8 * 0x1p24, "f 16777216" },
-  { "cummax-16M-f32", cummax, 20, 8 * 0x1p24, "f 16777216" },
-  { "cumsum-rows-4096x4096", cumsum_rows, 20, 8 * 0x1p24, "f 4096 4096" },
+  { "copy-64M-f32", copy, REPEATS, 8 * 0x1p26, "f 67108864" },
+  { "fma-64M-f32", muladd, REPEATS, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
+  { "gelu-residual-64M-f32", gelu, REPEATS, 12 * 0x1p26, "f 67108864|f 67108864|f 1" },
+  { "gelu-residual-64M-bf16", gelu, REPEATS, 6 * 0x1p26, "b 67108864|b 67108864|b 1" },
+  { "rmsnorm-8192x4096-f32", rmsnorm, REPEATS, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "rmsnorm-grad-8192x4096-f32", rmsnorm_grad, REPEATS, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "softmax-8192x4096-f32", softmax, REPEATS, 8 * 0x1p25, "f 8192 4096" },
+  { "softmax-65536x512-f32", softmax, REPEATS, 8 * 0x1p25, "f 65536 512" },
+  { "softmax-2048x16384-f32", softmax, REPEATS, 8 * 0x1p25, "f 2048 16384" },
+  { "softmax-1024x50257-f32", softmax, REPEATS, 8 * 1024.0 * 50257, "f 1024 50257" },
+  { "sum-all-64M-f32", sum_all, REPEATS, 4 * 0x1p26, "f 67108864" },
+  { "sum-axis0-8192x4096", sum_0, REPEATS, 4 * 0x1p25, "f 8192 4096" },
+  { "sum-axis1-8192x4096", sum_1, REPEATS, 4 * 0x1p25, "f 8192 4096" },
+  { "logsumexp-axis0-8192x4096", lse_0, REPEATS, 4 * 0x1p25, "f 8192 4096" },
+  { "reverse-mul-64M-f32", reversed, REPEATS, 8 * 0x1p26, "f 67108864" },
+  { "transpose-8192x8192-f32", turned, REPEATS, 8 * 0x1p26, "f 8192 8192" },
+  { "transpose-add-8192x8192-f32", turned_add, REPEATS, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
+  { "scatter-add-16M-into-1024", put_add, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-add-16M-into-1048576", put_add, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-prod-16M-into-1024", put_mul, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-prod-16M-into-1048576", put_mul, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-set-16M-into-1048576", put_set, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "gather-65536x768", gather, REPEATS, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
+  { "cumsum-16M-f32", cumsum, REPEATS, 8 * 0x1p24, "f 16777216" },
+  { "cummax-16M-f32", cummax, REPEATS, 8 * 0x1p24, "f 16777216" },
+  { "cumsum-rows-4096x4096", cumsum_rows, REPEATS, 8 * 0x1p24, "f 4096 4096" },
   { "sort-16M-f32", sort, 5, 8 * 0x1p24, "f 16777216" },
   { "argsort-16M-f32", order, 5, 12 * 0x1p24, "f 16777216" },
   { "sort-rows-65536x256-f32", sort_rows, 5, 8 * 0x1p24, "f 65536 256" },
@@ -280,8 +280,8 @@ static const struct row {
   { "attention-causal-8x16x1024x64-f32", attention, 3, 0, "f 8 16 1024 64|f 8 16 1024 64|f 8 16 1024 64" },
   { "block-8x1024x768-bf16", block_of, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
   { "block-grad-8x1024x768-bf16", block_grad, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
-  { "layernorm-8192x4096-bf16", layernorm, 20, 4 * 0x1p25, "b 8192 4096" },
-  { "cast-64M-f32-bf16", narrow, 20, 6 * 0x1p26, "f 67108864" },
+  { "layernorm-8192x4096-bf16", layernorm, REPEATS, 4 * 0x1p25, "b 8192 4096" },
+  { "cast-64M-f32-bf16", narrow, REPEATS, 6 * 0x1p26, "f 67108864" },
 };
 
 /* a a' + n. */

@@ -138,7 +138,7 @@ memory = {
     "layernorm-8192x4096-bf16": (norm, lambda: (u(8192, 4096, dtype=jnp.bfloat16),)),
     "cast-64M-f32-bf16": (lambda x: x.astype(jnp.bfloat16), lambda: (u(N),)),
 }
-works = {name: (work, operands, 20) for name, (work, operands) in memory.items()} | {
+works = {name: (work, operands, 50) for name, (work, operands) in memory.items()} | {
     "chain200-1k-f32": (chain, lambda: (f(1024),), 200),
     "tiny-calls-1k-f32": (jnp.negative, lambda: (f(1024),), 1000),
     "rnn-scan-T1000-B64-H64": (rnn, lambda: (f(1000, 64, 64), f(64, 64, scale=0.1), f(64, 64, scale=0.1)), 3),
