@@ -508,8 +508,8 @@ static void fetch_ahead(struct printer *p, const struct kir_stmt *loop, const ch
 /* Two groups of neighbours, a step apart, as long as both are there: what they load is asked for together. */
 static void two_groups(struct printer *p, const struct kir_stmt *loop, const char *n, const char *step, struct where w) {
   int each = p->each;
-  const char *var = ptx_val(p, loop->var), *other = p->wide[each][loop->var], *is = ptx_own(p, OWN_PRED), *end = ptx_own(p, OWN_LONG);
-  const char *again = ptx_label(p, "two"), *leave = ptx_label(p, "leave");
+  const char *var = ptx_val(p, loop->var), *other = p->wide[each][loop->var], *end = ptx_own(p, OWN_LONG);
+  const char *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "two"), *leave = ptx_label(p, "leave");
   ptx_place_loop(p, again);
   ptx_line(p, "add.s64 %s, %s, %s", other, var, step);
   ptx_line(p, "add.s64 %s, %s, %d", end, other, each);

@@ -459,8 +459,8 @@ static int64_t spread_threads(const struct user *u, int64_t lanes, int64_t rows)
 }
 
 /* How many blocks of threads a processor may have where threads compete for places: a thread for eight of them, so that most
- * find theirs free; 0: places are so many that it does not matter. Then each thread has one lane: 16M products into 2^20 places took
- * 0.501 ms on an H200 so, 0.559, 0.542, 0.576 and 0.615 with two, three, four and eight blocks whose threads go on and on. */
+ * find theirs free; 0: places are so many that it does not matter. Then each thread has one lane: 16M products into 2^20 places
+ * took 0.501 ms on an H200 so, 0.559, 0.542, 0.576 and 0.615 with two, three, four and eight blocks whose threads go on and on. */
 static int64_t crowd(const struct user *u) {
   const struct ptx_buf *b = &u->p->bufs[u->p->contended - 1];
   int64_t n = 1;
