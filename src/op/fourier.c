@@ -51,8 +51,9 @@ void fourier_write_turns(int64_t n, double *room, bool is_wide, void *to) {
 struct fourier_pass {
   int64_t groups, run;                            /* groups of so many elements side by side */
   int64_t in_group, in_step, out_group, out_step; /* from group to group, and from v to v or u to u */
-  int64_t l;
+  int64_t r, l;
   bool are_beside;                                /* turns of elements side by side */
+  bool turns_first;                               /* the first that has k beside k */
   const void *c, *s, *re, *im;
   void *to_re, *to_im;
 };
@@ -107,33 +108,53 @@ static void turn(const void *from, int64_t rows, int64_t columns, bool is_wide, 
 
 size_t fourier_room(int64_t n, bool is_wide) { return (size_t)n * 5 * (is_wide ? sizeof(double) : sizeof(float)); }
 
-/* Passes go from where the row stands to one half of the room, from there to the other half and back, and at last to the result. */
-struct fourier_place { const uint8_t *re, *im; uint8_t *half[2]; int next; };
+enum { MOST_PASSES = 40 }; /* 3^40 > 2^63 */
 
-static struct fourier_place gone_on(struct fourier_place x, size_t row) {
-  return (struct fourier_place){ x.half[x.next], x.half[x.next] + row, { x.half[0], x.half[1] }, !x.next };
-}
-
-void fourier_row(int64_t n, bool is_wide, const void *turns, const void *re, const void *im, void *to_re, void *to_im, void *room) {
-  size_t size = is_wide ? sizeof(double) : sizeof(float), row = (size_t)n * size;
-  const uint8_t *c = turns, *s = c + (size_t)fourier_turns(n) * size;
-  struct fourier_place x = { re, im ? im : memset((uint8_t *)room + 4 * row, 0, row), { room, (uint8_t *)room + 2 * row }, 0 };
+/* The passes of a row but for where they read and write. */
+static int plan(int64_t n, size_t size, const uint8_t *c, const uint8_t *s, struct fourier_pass p[MOST_PASSES]) {
+  int count = 0;
   bool are_beside = false;
-  if (n == 1) memcpy(to_re, x.re, row), memcpy(to_im, x.im, row);
   for (int64_t l = 1, r; l < n; l *= r) {
     r = radix_next(n / l);
-    int64_t rest = n / (l * r), count = radix_turns(l, r);
-    if (!are_beside && l > 1 && rest < VECTOR_RUN && !radix_is_prime(r)) {
-      turn(x.re, l, n / l, is_wide, x.half[x.next]), turn(x.im, l, n / l, is_wide, x.half[x.next] + row);
-      x = gone_on(x, row), are_beside = true;
-    }
-    bool is_last = l * r == n;
-    struct fourier_pass p = { .groups = are_beside ? rest : l, .run = are_beside ? l : rest, .in_group = are_beside ? l : n / l,
-                              .in_step = are_beside ? n / r : rest, .out_group = are_beside ? l * r : rest,
-                              .out_step = are_beside ? l : l * rest, .l = l, .are_beside = are_beside, .c = c, .s = s,
-                              .re = x.re, .im = x.im,
-                              .to_re = is_last ? to_re : x.half[x.next], .to_im = is_last ? to_im : x.half[x.next] + row };
-    HERE(pass)(&p, r, is_wide);
-    x = gone_on(x, row), c += (size_t)count * size, s += (size_t)count * size;
+    int64_t rest = n / (l * r), turns = radix_turns(l, r);
+    bool turns_first = !are_beside && l > 1 && rest < VECTOR_RUN && !radix_is_prime(r);
+    are_beside |= turns_first;
+    p[count++] = (struct fourier_pass){ .groups = are_beside ? rest : l, .run = are_beside ? l : rest,
+                                        .in_group = are_beside ? l : n / l, .in_step = are_beside ? n / r : rest,
+                                        .out_group = are_beside ? l * r : rest, .out_step = are_beside ? l : l * rest,
+                                        .r = r, .l = l, .are_beside = are_beside, .turns_first = turns_first, .c = c, .s = s };
+    c += (size_t)turns * size, s += (size_t)turns * size;
   }
+  return count;
+}
+
+/* Passes go from where the row stands to one half of the room, from there to the other half and back, and at last to the result. */
+static void run_row(int n_passes, struct fourier_pass pass[], int64_t n, bool is_wide, const uint8_t *re, const uint8_t *im,
+                    uint8_t *to_re, uint8_t *to_im, uint8_t *room) {
+  size_t row = (size_t)n * (is_wide ? sizeof(double) : sizeof(float));
+  uint8_t *to = room, *other = room + 2 * row, *from;
+  for (int k = 0; k < n_passes; k++) {
+    struct fourier_pass *p = &pass[k];
+    bool is_last = k + 1 == n_passes;
+    if (p->turns_first) {
+      turn(re, p->l, n / p->l, is_wide, to), turn(im, p->l, n / p->l, is_wide, to + row);
+      re = to, im = to + row, from = to, to = other, other = from;
+    }
+    p->re = re, p->im = im, p->to_re = is_last ? to_re : to, p->to_im = is_last ? to_im : to + row;
+    HERE(pass)(p, is_wide);
+    re = to, im = to + row, from = to, to = other, other = from;
+  }
+}
+
+void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re, void *to_im,
+                  void *room) {
+  size_t size = is_wide ? sizeof(double) : sizeof(float), row = (size_t)n * size;
+  struct fourier_pass pass[MOST_PASSES];
+  const uint8_t *x = re, *y = im, *c = turns;
+  uint8_t *to = to_re, *too = to_im;
+  if (!im) y = memset((uint8_t *)room + 4 * row, 0, row);
+  int n_passes = plan(n, size, c, c + (size_t)fourier_turns(n) * size, pass);
+  for (int64_t i = 0; i < rows; i++, x += row, y += im ? row : 0, to += row, too += row)
+    if (n == 1) memcpy(to, x, row), memcpy(too, y, row);
+    else run_row(n_passes, pass, n, is_wide, x, y, to, too, room);
 }

@@ -16,7 +16,8 @@ int64_t fourier_turns(int64_t n); /* of all passes (radix.h) */
 void fourier_write_turns(int64_t n, double *room, bool is_wide, void *to); /* room: 2 n; to: 2 fourier_turns(n), wide: doubles */
 
 size_t fourier_room(int64_t n, bool is_wide); /* bytes that a thread works in */
-/* One row of n floats, or doubles; im NULL: it is 0. */
-void fourier_row(int64_t n, bool is_wide, const void *turns, const void *re, const void *im, void *to_re, void *to_im, void *room);
+/* Rows of n floats, or doubles; im NULL: it is 0. */
+void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re, void *to_im,
+                  void *room);
 
 #endif

@@ -27,10 +27,10 @@ typedef double NAME(doubles) __attribute__((vector_size(4 * LANES), aligned(8), 
 #undef REAL
 #undef WIDTH
 
-static IN_VECTORS void NAME(pass)(const struct fourier_pass *p, int64_t r, bool is_wide) {
+static IN_VECTORS void NAME(pass)(const struct fourier_pass *p, bool is_wide) {
   int64_t n = is_wide ? LANES / 2 : LANES, first = p->run / n * n;
-  if (first && is_wide) NAME(pass_doubles)(p, 0, r);
-  if (first && !is_wide) NAME(pass_floats)(p, 0, r);
-  if (first < p->run && is_wide) NAME(pass_double)(p, first, r);
-  if (first < p->run && !is_wide) NAME(pass_float)(p, first, r);
+  if (first && is_wide) NAME(pass_doubles)(p, 0);
+  if (first && !is_wide) NAME(pass_floats)(p, 0);
+  if (first < p->run && is_wide) NAME(pass_double)(p, first);
+  if (first < p->run && !is_wide) NAME(pass_float)(p, first);
 }

@@ -45,8 +45,8 @@ ALWAYS void OF(groups)(const struct fourier_pass *of, int64_t first, int r, bool
 }
 
 /* A sum of r terms, of a prime r; only b stand beside each other, so a group is a k. */
-static IN_VECTORS void OF(prime)(const struct fourier_pass *p, int64_t first, int64_t r) {
-  int64_t all = r * p->l;
+static IN_VECTORS void OF(prime)(const struct fourier_pass *p, int64_t first) {
+  int64_t r = p->r, all = r * p->l;
   for (int64_t k = 0; k < p->groups; k++)
     for (int64_t u = 0, by = k; u < r; u++, by += p->l)
       for (int64_t i = first; i + WIDTH <= p->run; i += WIDTH) {
@@ -62,11 +62,11 @@ static IN_VECTORS void OF(prime)(const struct fourier_pass *p, int64_t first, in
       }
 }
 
-static IN_VECTORS void OF(pass)(const struct fourier_pass *p, int64_t first, int64_t r) {
-  if (radix_is_prime(r)) OF(prime)(p, first, r);
-  else if (r == 4 && p->l == 1) OF(groups)(p, first, 4, false, false);
-  else if (r == 4 && p->are_beside) OF(groups)(p, first, 4, true, true);
-  else if (r == 4) OF(groups)(p, first, 4, true, false);
+static IN_VECTORS void OF(pass)(const struct fourier_pass *p, int64_t first) {
+  if (radix_is_prime(p->r)) OF(prime)(p, first);
+  else if (p->r == 4 && p->l == 1) OF(groups)(p, first, 4, false, false);
+  else if (p->r == 4 && p->are_beside) OF(groups)(p, first, 4, true, true);
+  else if (p->r == 4) OF(groups)(p, first, 4, true, false);
   else if (p->l == 1) OF(groups)(p, first, 2, false, false);
   else if (p->are_beside) OF(groups)(p, first, 2, true, true);
   else OF(groups)(p, first, 2, true, false);

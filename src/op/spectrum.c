@@ -33,9 +33,8 @@ static double operations(const struct library_call *c) {
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = length(c), row = n * (int64_t)weft_dtype_bytes(c->in[0].dtype);
   const struct library_array *im = c->n_in == 3 ? &c->in[1] : NULL;
-  for (int64_t i = from; i < to; i++)
-    fourier_row(n, is_wide(c), c->in[c->n_in - 1].data, c->in[0].data + i * row, im ? im->data + i * row : NULL,
-                c->out[0].data + i * row, c->out[1].data + i * row, room);
+  fourier_rows(n, is_wide(c), c->in[c->n_in - 1].data, to - from, c->in[0].data + from * row, im ? im->data + from * row : NULL,
+               c->out[0].data + from * row, c->out[1].data + from * row, room);
   return NULL;
 }
 
