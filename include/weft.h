@@ -594,6 +594,10 @@ weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of n =
 weft_array *weft_fft(weft_array *, int is_inverse, double scale);  /* the last axis, of n elements: scale times the sum over j of
                                                            x_j e^(-2 pi i j k / n), inverse e^(2 pi i j k / n). c128 of f64 and
                                                            c128, else c64. Its time grows with the prime divisors of n */
+weft_array *weft_irfft(weft_array *, int64_t n, double scale);  /* the last axis, of the first n / 2 + 1 of n frequencies, which are
+                                                           conjugates of the others: scale times the n real sums over k of
+                                                           x_k e^(2 pi i j k / n). Imaginary parts of frequencies that are
+                                                           their own conjugates, 0 and n / 2, are not read */
 weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs: */

@@ -1,6 +1,7 @@
 /* fourier.c -- Fourier transforms along the last axis against sums in long double, and bit by bit against their passes in plain C; of
  * views, in derivatives, maps and functions, by any number of threads. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include "every_graph.h"
 #include "values.h"
@@ -143,4 +144,59 @@ TEST(transforms_have_the_same_bits_by_any_number_of_threads) {
   }
   weft_set(WEFT_THREADS, before);
   free(first);
+}
+
+/* The real numbers x from half of their frequencies, in which imaginary parts that no real numbers have are not read. */
+TEST(real_numbers_come_back_from_half_of_their_frequencies) {
+  static const int64_t lengths[] = { 1, 2, 3, 4, 7, 8, 9, 30, 64, 97, 256 };
+  for (size_t k = 0; k < 2 * sizeof lengths / sizeof *lengths; k++) {
+    weft_scope *s = weft_scope_open();
+    int64_t n = lengths[k / 2], count = n / 2 + 1;
+    weft_dtype t = k % 2 ? WEFT_F64 : WEFT_F32;
+    weft_array *x = drawn(t, WEFT_DIMS(3, n), 5), *half = weft_slice(weft_fft(x, 0, 1), -1, 0, count, 1);
+    weft_array *place = weft_iota(weft_real(half), -1), *twice = weft_mul(place, weft_scalar(2));
+    weft_array *own = weft_or(weft_eq(place, weft_scalar(0)), weft_eq(twice, weft_scalar((double)n)));
+    weft_array *odd = weft_complex(weft_real(half), weft_where(own, weft_scalar(NAN), weft_imag(half)));
+    weft_array *y[2] = { weft_irfft(half, n, 1.0 / (double)n), weft_irfft(odd, n, 1.0 / (double)n) };
+    EXPECT_INT(weft_dtype_of(y[0]), t);
+    double *want = numbers(x), *got = numbers(y[0]), *other = numbers(y[1]), worst = 0;
+    for (int64_t i = 0; i < 3 * n; i++) worst = fabs(got[i] - want[i]) > worst ? fabs(got[i] - want[i]) : worst;
+    if (!(worst < (t == WEFT_F64 ? 1e-14 : 2e-6))) test_fail(__FILE__, __LINE__, "of %lld: %g apart", (long long)n, worst);
+    EXPECT(!memcmp(got, other, sizeof *got * 3 * (size_t)n));
+    free(want), free(got), free(other);
+    weft_scope_discard(s);
+  }
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(weft_irfft(weft_from(WEFT_F64, WEFT_DIMS(2), (double[]){ 3, 1 }), 2, 0.5), 2, 1);
+  EXPECT_INT(weft_check(weft_irfft(weft_full(WEFT_F32, WEFT_DIMS(3, 5), 0), 7, 1)), WEFT_ERR_SHAPE);
+  EXPECT(strstr(weft_message(), "weft_irfft") && strstr(weft_message(), "[3,5]"));
+  EXPECT_INT(weft_check(weft_irfft(weft_full(WEFT_F32, WEFT_DIMS(3, 1), 0), 0, 1)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_irfft(weft_scalar(1), 1, 1)), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
+/* Many lengths, more than turns are kept of, short and long ones, in two dtypes, on several threads: each is of its own length. */
+static void *many_lengths(void *from) {
+  for (int round = 0; round < 2; round++)
+    for (int64_t n = 1 + *(int *)from; n < 200; n += 3) {
+      weft_scope *s = weft_scope_open();
+      weft_dtype t = n % 2 ? WEFT_F64 : WEFT_F32;
+      weft_array *y = weft_fft(weft_full(t, WEFT_DIMS(n % 50 ? n : 4096 * (n / 50)), 1), 0, 1);
+      double *a = numbers(weft_real(y)), *b = numbers(weft_imag(y));
+      int64_t size = elements(y);
+      for (int64_t k = 0; k < size; k++)
+        if (!(fabs(a[k] - (k ? 0 : (double)size)) + fabs(b[k]) < 1e-3)) { EXPECT(!"the turns are those of another length"); break; }
+      free(a), free(b);
+      weft_scope_discard(s);
+    }
+  return NULL;
+}
+
+TEST(turns_are_of_the_length_that_is_asked_for_on_every_thread) {
+  pthread_t t[3];
+  int from[3] = { 0, 1, 2 };
+  test_watchdog(120);
+  for (int i = 0; i < 3; i++) EXPECT_INT(pthread_create(&t[i], NULL, many_lengths, &from[i]), 0);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < 3; i++) many_lengths(&from[i]);
 }

@@ -537,6 +537,7 @@ const struct name mlx_names[] = {
   FUNCTION(_attention, "(q, k, v, scale, mask)", call_attention, weft_attention),
   FUNCTION(_hadamard, "(x, scale)", call_hadamard, weft_hadamard),
   FUNCTION(_fft, "(x, inverse, scale)", call_fft, weft_fft),
+  FUNCTION(_irfft, "(x, n, scale)", call_irfft, weft_irfft),
   FUNCTION(_rope, "(x, dims, traditional, base, scale, offset, freqs)", call_rope, weft_rope),
   FUNCTION(_rms_norm, "(x, weight, eps)", call_rms_norm, weft_rms_norm),
   FUNCTION(_layer_norm, "(x, weight, bias, eps)", call_layer_norm, weft_layer_norm),

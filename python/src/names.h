@@ -54,7 +54,7 @@ name_call call_einsum, call_tensordot, call_dot, call_addmm3, call_matrix_power,
 name_call call_view_as, call_to_f8, call_from_f8;
 name_call call_bincount, call_digitize, call_histogram_bin_edges;
 name_made make_histogram, make_histogram2d, make_histogramdd;
-name_call call_hadamard, call_fft, call_rope, call_pool, call_pad_ends, call_resize, call_softmax_where, call_logsumexp;
+name_call call_hadamard, call_fft, call_irfft, call_rope, call_pool, call_pad_ends, call_resize, call_softmax_where, call_logsumexp;
 name_call call_dequantize, call_quantized_matmul, call_gather_qmm;
 name_made make_quantize;
 name_call call_assert, call_depends, call_to_device;

@@ -145,6 +145,15 @@ weft_array *call_fft(const struct name *row, PyObject *const arg[]) {
   return is_inverse < 0 || PyErr_Occurred() ? NULL : weft_fft(x, is_inverse, scale);
 }
 
+/* (a, n, scale) */
+weft_array *call_irfft(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int64_t n = x ? PyLong_AsLongLong(arg[1]) : 0;
+  double scale = !x || PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[2]);
+  (void)row;
+  return !x || PyErr_Occurred() ? NULL : weft_irfft(x, n, scale);
+}
+
 /* (x, dims, traditional, base, scale, offset, freqs) */
 weft_array *call_rope(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0);

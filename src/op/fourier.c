@@ -62,7 +62,7 @@ struct fourier_pass {
 #define LANE_BYTES 4
 #include "op/lanes.h"
 
-enum { VECTOR_RUN = 16 }; /* as many floats as the widest vector has: where fewer b are side by side, they are turned */
+enum { VECTOR_RUN = 16 }; /* as many floats as the widest vector has: where fewer b, and more k, are side by side, they are turned */
 
 /* Elements of two vectors by their numbers, those of b after those of a. */
 #if defined __clang__ || __GNUC__ >= 12
@@ -117,7 +117,7 @@ static int plan(int64_t n, size_t size, const uint8_t *c, const uint8_t *s, stru
   for (int64_t l = 1, r; l < n; l *= r) {
     r = radix_next(n / l);
     int64_t rest = n / (l * r), turns = radix_turns(l, r);
-    bool turns_first = !are_beside && l > 1 && rest < VECTOR_RUN && !radix_is_prime(r);
+    bool turns_first = !are_beside && l > 1 && rest < VECTOR_RUN && rest < l && !radix_is_prime(r);
     are_beside |= turns_first;
     p[count++] = (struct fourier_pass){ .groups = are_beside ? rest : l, .run = are_beside ? l : rest,
                                         .in_group = are_beside ? l : n / l, .in_step = are_beside ? n / r : rest,

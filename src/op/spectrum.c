@@ -2,6 +2,7 @@
  *
  * Its operands are the same of x, the imaginary part only if there is one, and the turns (fourier.h), which a device reads as they
  * are: so all have the same bits. The other way round is the same step with real and imaginary parts exchanged. */
+#include <pthread.h>
 #include <string.h>
 #include "base/mem.h"
 #include "op/composed.h"
@@ -105,9 +106,33 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
 static const struct many results = { count, type, vjp, jvp, map };
 const struct op op_fourier = { .name = "fourier", .kind = OP_LIBRARY, .again = again, .many = &results, .library = &step };
 
-/* ---- the public call ---- */
+/* ---- turns of lengths that were asked for lately, so that many short transforms do not write them each time. Whoever finds the lock
+ * taken writes his own. When the room is full, it is emptied ---- */
 
-static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
+enum { KEPT_BYTES = 1 << 18, KEPT_MOST = 64 };
+static struct {
+  pthread_mutex_t lock;
+  int n;
+  size_t used;
+  struct { int64_t n; weft_dtype d; size_t at; } of[KEPT_MOST];
+  _Alignas(64) uint8_t room[KEPT_BYTES];
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static const void *turns_kept(int64_t n, weft_dtype d) {
+  for (int k = 0; k < kept.n; k++)
+    if (kept.of[k].n == n && kept.of[k].d == d) return kept.room + kept.of[k].at;
+  return NULL;
+}
+
+static void keep_turns(int64_t n, weft_dtype d, const void *turns, size_t bytes) {
+  if (bytes > KEPT_BYTES / 2) return;
+  if (kept.n == KEPT_MOST || kept.used + bytes > KEPT_BYTES) kept.n = 0, kept.used = 0;
+  memcpy(kept.room + kept.used, turns, bytes);
+  kept.of[kept.n].n = n, kept.of[kept.n].d = d, kept.of[kept.n++].at = kept.used;
+  kept.used += (bytes + 63) / 64 * 64;
+}
+
+static weft_array *turns_written(const char *fn, int64_t n, weft_dtype d, bool are_kept) {
   int64_t count = 2 * fourier_turns(n);
   double *room = mem_alloc(sizeof *room * (size_t)n * 2);
   void *turns = mem_alloc(weft_dtype_bytes(d) * (size_t)(count + 1));
@@ -115,15 +140,29 @@ static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
   if (room && turns) {
     fourier_write_turns(n, room, d == WEFT_F64, turns);
     found = weft_from(d, 1, &count, turns);
+    if (are_kept) keep_turns(n, d, turns, weft_dtype_bytes(d) * (size_t)count);
   } else found = array_bad(WEFT_ERR_MEMORY, "%s: out of memory for the turns of %lld elements", fn, (long long)n);
   return mem_free(room), mem_free(turns), found;
 }
+
+static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
+  int64_t count = 2 * fourier_turns(n);
+  bool is_mine = !pthread_mutex_trylock(&kept.lock);
+  const void *turns = is_mine ? turns_kept(n, d) : NULL;
+  weft_array *found = turns ? weft_from(d, 1, &count, turns) : turns_written(fn, n, d, is_mine);
+  if (is_mine) pthread_mutex_unlock(&kept.lock);
+  return found;
+}
+
+/* ---- the public calls ---- */
+
+static weft_dtype part_of(weft_dtype t) { return t == WEFT_F64 || t == WEFT_C128 ? WEFT_F64 : WEFT_F32; }
 
 static weft_array *transformed(const char *fn, weft_array *x, bool is_inverse, double scale) {
   struct node *n;
   weft_array *bad, *y[2];
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
-  weft_dtype t = (weft_dtype)n->dtype, d = t == WEFT_F64 || t == WEFT_C128 ? WEFT_F64 : WEFT_F32;
+  weft_dtype t = (weft_dtype)n->dtype, d = part_of(t);
   dim size = n->rank ? n->dims[n->rank - 1] : 0;
   node_release(n);
   if (!dim_is_known(size) || size < 1)
@@ -139,3 +178,38 @@ static weft_array *transformed(const char *fn, weft_array *x, bool is_inverse, d
 weft_array *weft_fft(weft_array *x, int is_inverse, double scale) {
   return COMPOSED(transformed("weft_fft", x, is_inverse != 0, scale));
 }
+
+/* True of the frequencies that are there twice, as others below 0: all but 0 and n / 2. */
+static weft_array *are_twice(const char *fn, int64_t n, int64_t count) {
+  uint8_t *is = mem_alloc((size_t)count);
+  if (!is) return array_bad(WEFT_ERR_MEMORY, "%s: out of memory for %lld frequencies", fn, (long long)count);
+  for (int64_t k = 0; k < count; k++) is[k] = k && 2 * k != n;
+  weft_array *found = weft_from(WEFT_BOOL, 1, &count, is);
+  return mem_free(is), found;
+}
+
+/* With frequencies below 0 the conjugates of those above, their sum is the real part of that of the others, which count twice. */
+static weft_array *of_half(const char *fn, weft_array *x, int64_t n, double scale) {
+  struct node *of;
+  weft_array *bad = NULL, *y[2];
+  struct shape_text text;
+  if (!operands(fn, 1, &x, &of, &bad)) return bad;
+  weft_dtype t = (weft_dtype)of->dtype, d = part_of(t);
+  int64_t count = n / 2 + 1;
+  if (n < 1) bad = array_bad(WEFT_ERR_SHAPE, "%s: of %lld elements, not one or more", fn, (long long)n);
+  else if (!of->rank || of->dims[of->rank - 1] != count)
+    bad = array_bad(WEFT_ERR_SHAPE, "%s: %s has not the %lld frequencies of %lld elements in its last axis", fn, shape_show(of, &text),
+                    (long long)count, (long long)n);
+  node_release(of);
+  if (bad) return bad;
+  weft_array *twice = are_twice(fn, n, count), *none = weft_cast(weft_scalar(0), d), *by = weft_scalar(2 * scale), *part[2], *ends[2];
+  part[1] = weft_cast(dtype_is_complex(t) ? weft_real(x) : x, d), part[0] = dtype_is_complex(t) ? weft_imag(x) : zeros_like(part[1]);
+  part[1] = weft_where(twice, weft_mul(part[1], by), weft_mul(part[1], weft_scalar(scale)));
+  part[0] = weft_where(twice, weft_mul(part[0], by), none);
+  for (int k = 0; k < 2 && n > count; k++)
+    ends[0] = part[k], ends[1] = weft_slice(zeros_like(part[k]), -1, 0, n - count, 1), part[k] = weft_concat(-1, 2, ends);
+  apply(part[0], part[1], turns_of(fn, n, d), y);
+  return y[1];
+}
+
+weft_array *weft_irfft(weft_array *x, int64_t n, double scale) { return COMPOSED(of_half("weft_irfft", x, n, scale)); }

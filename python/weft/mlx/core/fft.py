@@ -66,12 +66,6 @@ def _chirp_memory(n, is_wide):
     return _memory.array("d" if is_wide else "f", [c for c, _ in at] + [-s for _, s in at])
 
 
-@functools.lru_cache(16)
-def _half_memory(n, scale, is_wide):
-    """Twice the scale, but of the frequencies that are there once."""
-    return _memory.array("d" if is_wide else "f", [scale if k == 0 or 2 * k == n else 2 * scale for k in range(n // 2 + 1)])
-
-
 def _constant(memory, shape):
     """An array of that memory: a new one each time, as one that is made where a function is traced belongs to its trace."""
     return _mlx.as_mlx(_core.asarray(memory)).reshape(shape)
@@ -206,20 +200,28 @@ def _length(what, a, n, axis):
     return n, axis
 
 
+def _last(a, axis):
+    return a if axis in (-1, a.ndim - 1) else _mlx.moveaxis(a, axis, -1)
+
+
+def _back(a, axis):
+    return a if axis in (-1, a.ndim - 1) else _mlx.moveaxis(a, -1, axis)
+
+
 def _along(a, axis, sign, scale, count=None, n_parts=2):
     """The first count frequencies of the transform along an axis, as a complex array; with one part the real one, as a real array."""
     real = _mlx.float64 if a.dtype.name in ("float64", "complex128") else _mlx.float32
-    a = _mlx.moveaxis(a, axis, -1)
+    a = _last(a, axis)
     n, front = a.shape[-1], a.shape[:-1]
     if _is_step(n) and n < _LONG:
         found = _mlx._fft(a, sign > 0, scale)
         found = _mlx.real(found) if n_parts == 1 else found
-        return _mlx.moveaxis(found if count is None else found[..., :count], -1, axis)
+        return _back(found if count is None else found[..., :count], axis)
     parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
     re, im = _dft(parts, sign, count, n_parts) if n < _LONG else _around_zero(parts, sign)
     re, im = (re, im) if scale == 1 else (re * scale, im if im is None else im * scale)
     found = (re if n_parts == 1 else _mlx._complex(re, im)).reshape(front + (math.prod(re.shape[len(front):]),))
-    return _mlx.moveaxis(found if count is None else found[..., :count], -1, axis)
+    return _back(found if count is None else found[..., :count], axis)
 
 
 def _around_zero(pair, sign):
@@ -261,15 +263,6 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
     return _along(_cut(a, n, axis), axis, -1, _scale(norm, n, 0), n // 2 + 1)
 
 
-def _from_half(half, n, scale):
-    """Frequencies below 0 are those above 0, conjugated: in the real part of the sum they count as those again."""
-    count, real = n // 2 + 1, _mlx.float64 if half.dtype.name == "complex128" else _mlx.float32
-    weight = _constant(_half_memory(n, scale, real == _mlx.float64), (count,))
-    none = _mlx.zeros(half.shape[:-1] + (n - count,), real)
-    parts = (_mlx.concatenate([part * weight, none], -1) for part in (_mlx.real(half), _mlx.imag(half)))
-    return _mlx.real(_mlx._fft(_mlx._complex(*parts), True, 1.0))
-
-
 def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     """The inverse of rfft: n real numbers.
 
@@ -281,11 +274,11 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     n = 2 * (a.shape[axis] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"irfft: of {n} elements")
-    half = _mlx.moveaxis(_cut(a, n // 2 + 1, axis), axis, -1).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
+    half = _last(_cut(a, n // 2 + 1, axis), axis).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
     if _is_step(n) and n < _LONG:
-        return _mlx.moveaxis(_from_half(half, n, _scale(norm, n, 1)), -1, axis)
+        return _back(_mlx._irfft(half, n, _scale(norm, n, 1)), axis)
     whole = _mlx.concatenate([half, _mlx.conj(half[..., 1:(n + 1) // 2])[..., ::-1]], -1)
-    return _mlx.moveaxis(_along(whole, -1, 1, _scale(norm, n, 1), n_parts=1), -1, axis)
+    return _back(_along(whole, -1, 1, _scale(norm, n, 1), n_parts=1), axis)
 
 
 def _axes(what, a, s, axes):
