@@ -213,6 +213,91 @@ TEST(attention_stores_its_result_and_no_scores) {
   weft_scope_discard(s);
 }
 
+/* ---- one query, as a decoder asks ---- */
+
+static weft_array *asked(int which, weft_array *q, weft_array *k, weft_array *v) {
+  weft_array *x = weft_mul(weft_matmul(q, turned(k)), weft_scalar(0.125));
+  if (which == 1) x = weft_where(weft_lt(x, weft_scalar(0.5)), x, weft_scalar(-INFINITY));
+  return which == 2 ? weft_matmul(weft_tanh(x), v) : weft_matmul(weft_softmax(x, -1), v);
+}
+
+/* By a function, so that nobody holds what is in between. */
+static weft_array *answered(int which, weft_array *const in[3]) {
+  weft_scope *body = weft_scope_open();
+  weft_array *arg[3], *y;
+  for (int k = 0; k < 3; k++) {
+    int64_t dims[4];
+    for (int i = 0; i < 4; i++) dims[i] = weft_dim(in[k], i);
+    arg[k] = weft_input(weft_dtype_of(in[k]), 4, dims);
+  }
+  y = asked(which, arg[0], arg[1], arg[2]);
+  weft_call(weft_compile(body, 3, arg, 1, &y), 3, in, 1, &y);
+  return y;
+}
+
+static float *answer(int which, weft_array *const in[3], size_t *n) {
+  weft_array *y = answered(which, in);
+  *n = count_of(y);
+  float *out = malloc(sizeof *out * *n);
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F32), WEFT_F32, out, sizeof *out * *n));
+  return out;
+}
+
+TEST(one_query_has_the_bits_of_one_op_at_a_time_of_any_number_of_keys) {
+  static const int64_t keys[] = { 1, 2, 17, 100, 1030, 2100 };
+  int64_t threads = weft_get(WEFT_THREADS);
+  test_watchdog(120);
+  for (int i = 0; i < 36; i++) {
+    int64_t n = keys[i / 6];
+    weft_dtype t = i % 2 ? WEFT_BF16 : WEFT_F32;
+    int which = i / 2 % 3;
+    weft_scope *s = weft_scope_open();
+    seed = 7;
+    weft_array *in[3] = { numbers(t, WEFT_DIMS(4, 2, 1, 64)), numbers(t, WEFT_DIMS(4, 1, n, 64)), numbers(t, WEFT_DIMS(4, 1, n, 48)) };
+    if (n > 2 && which == 0) in[2] = weft_put(in[2], weft_slice(in[2], 2, 1, 2, 1), weft_scalar(INFINITY), WEFT_SET);
+    EXPECT_OK(weft_eval(3, in));
+    size_t count, m;
+    use("vm", false, 1);
+    float *want = answer(which, in, &count);
+    for (int k = 0; k < FUSED_WAYS; k++) {
+      if (k == 1 && !contractor_avx2.available()) continue;
+      way_take(&fused_ways[k]);
+      float *got = answer(which, in, &m);
+      EXPECT_INT((int64_t)m, (int64_t)count);
+      expect_same("one query", fused_ways[k].name, want, got, count);
+      free(got);
+    }
+    free(want);
+    use(NULL, true, (int)threads);
+    weft_scope_discard(s);
+  }
+}
+
+static int64_t bytes_of_keys(int64_t n) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[3] = { numbers(WEFT_F32, WEFT_DIMS(4, 2, 1, 64)), numbers(WEFT_F32, WEFT_DIMS(4, 1, n, 64)), numbers(WEFT_F32, WEFT_DIMS(4, 1, n, 64)) };
+  EXPECT_OK(weft_eval(3, in));
+  weft_array *y = weft_attention(in[0], in[1], in[2], NULL);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT(strstr(weft_show(1, &y, "plan"), "a=rows of the step before"));
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(weft_get(WEFT_BYTES_PEAK) - used, cost.peak_bytes);
+  weft_scope_discard(s);
+  return cost.peak_bytes;
+}
+
+TEST(one_query_takes_as_much_memory_of_a_few_keys_as_of_many) {
+  int64_t threads = weft_get(WEFT_THREADS);
+  use(NULL, true, 1);
+  int64_t few = bytes_of_keys(20);
+  for (int64_t n = 100; n <= 900; n += 200) EXPECT_INT(bytes_of_keys(n), few);
+  EXPECT(bytes_of_keys(16000) <= few + 4 * 16384 * 4); /* two rows, of twice their size at most */
+  use(NULL, true, (int)threads);
+}
+
 /* ---- what it is ---- */
 
 static double *read_all(weft_array *y) {

@@ -8,6 +8,7 @@
 
 enum {
   PACKED_ROWS = 16,         /* of b that are packed at a time, so that memory is read in runs and not a vector a row */
+  LEAST_ROOM = 1 << 12,     /* bytes */
   PIECE = 1 << 14,          /* elements of an operand that are made at a time: they stay in the first two caches */
   TURNED_ROWS = 256         /* of an operand in runs that are packed in the order of memory, before each goes to its place. 49 rows
                                by 4608 x 512 on one thread: 3.9 ms with 128, 3.6 with 256 */
@@ -61,14 +62,23 @@ static size_t measure_pieces(const struct product *p) {
   return padded(a > b ? a : b);
 }
 
+/* Room for a row of a product that feeds another is the next power of two: keys that become more, token by token, take the same room
+ * again, and the same block of memory. */
+static size_t room_of_rows(const struct product *p, int64_t rows, int64_t row) {
+  size_t bytes = padded(rows * row), room = LEAST_ROOM;
+  if (!p->then || rows > 1) return bytes;
+  while (room < bytes) room *= 2;
+  return room;
+}
+
 void product_measure(struct product *p) {
   int64_t rows = most_rows(p), high = p->unit->high ? p->unit->high * p->cut.cell_parts : rows;
   p->bytes.a = p->packs.a ? padded(high * panel_rows(p, least(p->k, p->packs.chunk)) * p->size + PANEL_SLACK) : 0;
   p->bytes.b = p->packs.shares_b ? 0 : panels_of(p, p->cut.cell_columns);
   p->bytes.sums = p->k > p->packs.chunk && p->packs.chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cut.cell_row) : 0;
-  p->bytes.cell = p->c->y.store >= 0 ? 0 : padded(rows * p->cut.cell_row);
+  p->bytes.cell = p->c->y.store >= 0 ? 0 : room_of_rows(p, rows, p->cut.cell_row);
   p->bytes.starts = p->packs.shares_b ? 0 : starts_of(p, p->cut.cell_columns);
-  p->bytes.fed = p->then ? padded(rows * p->fed_row) : 0;
+  p->bytes.fed = p->then ? room_of_rows(p, rows, p->fed_row) : 0;
   p->bytes.piece = measure_pieces(p);
 }
 

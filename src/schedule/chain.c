@@ -50,12 +50,15 @@ bool group_gives_only(struct work *w, const struct group *g, const struct node *
   return w->item[x->slot].is_stored && !w->item[x->slot].is_target && w->item[x->slot].into < 0;
 }
 
+/* One query: there is nothing to gain but that memory does not grow with the number of keys, token by token (product_pack.c). */
+static bool is_one_row(const struct node *x) { return x->rank >= 2 && x->dims[x->rank - 2] == 1; }
+
 static bool may_feed(struct work *w, const struct node *x, const struct node *product) {
   int g = w->item[x->slot].group;
   if (g < 0 || !w->group[g].product || w->group[g].fed_by >= 0 || w->group[g].n_items < 2) return false;
   const struct node *first = w->group[g].product;
   int64_t bytes = node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
-  return bytes >= LEAST_BYTES && has_shape_of(x, first) && has_rows_of(product, x) && group_gives_only(w, &w->group[g], x) &&
+  return (bytes >= LEAST_BYTES || is_one_row(x)) && has_shape_of(x, first) && has_rows_of(product, x) && group_gives_only(w, &w->group[g], x) &&
          contract_takes_rows(first) && contract_takes_rows(product);
 }
 

@@ -10,6 +10,7 @@ enum {
   LONGEST_ROW = 16384,  /* of cells that have whole rows; */
   MOST_HELD = 1 << 20,  /* elements of the right operand, which each of them reads; */
   LEAST_ROWS = 256,     /* fewer leave threads without work; */
+  LEAST_SINGLE = 8,     /* .. but a row for itself, a query of attention, reads a right operand of its own or of a few; */
   FEW_PRODUCTS = 1 << 21, /* unless there is little to do .. */
   FEW_HELD = 1 << 16    /* .. and little to read: elements of the right operand that one thread may as well read alone; 256 KB
                            of f32, which stand in its cache. Not measured by itself: it is for the decoder of bench/compare */
@@ -36,7 +37,7 @@ bool contract_is_turned(const struct node *n) { return columns(n) < FEW_COLUMNS 
 bool contract_takes_rows(const struct node *n) {
   if (columns(n) == 1) return false; /* the last axis is another */
   if (contract_is_turned(n) || columns(n) > LONGEST_ROW || inner(n) > MOST_HELD / columns(n)) return false;
-  if (node_count(n) >= LEAST_ROWS * columns(n)) return true;
+  if (node_count(n) >= (rows(n) == 1 ? LEAST_SINGLE : LEAST_ROWS) * columns(n)) return true;
   return inner(n) <= FEW_HELD / columns(n) && (double)node_count(n) * (double)inner(n) <= FEW_PRODUCTS;
 }
 
