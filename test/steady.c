@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "graph/node.h"
 #include "run/memory.h"
+#include "run/plan.h"
 #include "values.h"
 
 enum { N = 1000, WARM = 8, STEPS = 60 };
@@ -225,10 +226,10 @@ TEST(a_program_that_goes_on_holds_the_same_nodes_and_bytes_at_every_step) {
 
 static weft_array *waves(weft_array *s) { return weft_add(weft_mul(weft_sin(s), weft_scalar(1.5)), weft_scalar(0.1)); } /* 3 operations */
 
-struct step { int64_t operations, kernels, stored; }; /* operations an element; bytes of arrays that are there afterwards */
+struct step_figures { int64_t operations, kernels, stored; }; /* operations an element; bytes of arrays that are there afterwards */
 
 /* Asks for the sum of x, and says what that took. */
-static struct step sum_of(weft_array *x, int64_t n) {
+static struct step_figures sum_of(weft_array *x, int64_t n) {
   weft_cost c;
   double sum;
   int64_t before = memory_used();
@@ -237,7 +238,7 @@ static struct step sum_of(weft_array *x, int64_t n) {
   EXPECT_OK(weft_plan(1, &y, &c));
   EXPECT_OK(weft_read(y, WEFT_F64, &sum, sizeof sum));
   weft_scope_discard(s);
-  return (struct step){ c.operations / n, c.kernels, memory_used() - before };
+  return (struct step_figures){ c.operations / n, c.kernels, memory_used() - before };
 }
 
 /* In memory: a number would be folded. */
@@ -267,7 +268,7 @@ TEST(a_small_array_that_an_owner_holds_is_computed_once) {
   weft_array *x = owned_zeros(SIZE);
   for (int i = 0; i < 300; i++) {
     x = made(waves, x);
-    struct step t = sum_of(x, SIZE);
+    struct step_figures t = sum_of(x, SIZE);
     EXPECT(t.operations <= 4);
     EXPECT_INT(t.kernels, 1);
     if (i > 1) EXPECT_INT(t.stored, 0); /* the one before goes */
@@ -284,7 +285,7 @@ TEST(a_large_array_that_an_owner_holds_is_computed_again_from_at_most_64_operati
   int n_stored = 0;
   for (int i = 0; i < 300; i++) {
     x = made(waves, x);
-    struct step t = sum_of(x, SIZE);
+    struct step_figures t = sum_of(x, SIZE);
     EXPECT(t.operations <= 64 + 3 + 1);
     EXPECT(t.kernels <= 2);
     EXPECT(memory_used() <= 3 * SIZE * 8);
@@ -301,7 +302,7 @@ TEST(arrays_of_one_scope_are_stored_once_every_64_operations_and_not_every_node)
   int64_t before = memory_used();
   for (int i = 0; i < STEPS_HERE; i++) {
     x = waves(x);
-    struct step t = sum_of(x, SIZE);
+    struct step_figures t = sum_of(x, SIZE);
     EXPECT(t.operations <= 64 + 3 + 1);
     EXPECT(t.kernels <= 2);
     EXPECT(t.stored <= SIZE * 8);
@@ -412,4 +413,60 @@ TEST(composed_functions_leave_nothing_but_their_result_and_the_plan_that_is_show
     EXPECT_INT(weft_get(WEFT_NODES), nodes);
   }
   weft_scope_discard(outside);
+}
+
+/* ---- the same program, built again, is found by its plan ---- */
+
+static int own_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  return (void)ctx, (void)y, dx[0] = weft_mul(dy[0], x[0]), 0;
+}
+static weft_array *with_own_rules(weft_array *x) {
+  weft_array *y = weft_tanh(x);
+  return weft_custom(1, &x, 1, &y, &(weft_rules){ .vjp = own_vjp }), y;
+}
+static weft_array *slope(weft_array *(*f)(weft_array *), weft_array *x) {
+  weft_array *d;
+  return weft_grad(weft_sum(f(x), WEFT_ALL), 1, &x, &d), d;
+}
+static weft_array *own_slope(weft_array *x) { return slope(with_own_rules, x); }
+static weft_array *mapped_own(weft_array *x) {
+  weft_array *row = weft_squeeze(weft_slice(x, 0, 0, 1, 1), 0), *y = with_own_rules(row), *ys;
+  return weft_map(1, &row, &x, 1, &y, &ys), ys;
+}
+static weft_array *looped_own(weft_array *x) { return repeated(3, x, with_own_rules); }
+static weft_array *looped_slope(weft_array *x) { return slope(looped_own, x); }
+static weft_array *filtered(weft_array *x) {
+  weft_array *image = weft_reshape(x, WEFT_DIMS(2, 8, 6, 3)), *w = weft_reshape(weft_slice(weft_reshape(x, WEFT_DIMS(288)), 0, 0, 108, 1), WEFT_DIMS(4, 3, 3, 3));
+  return weft_conv(image, w, &(weft_conv_options){ .before = (int64_t[]){ 1, 1 }, .after = (int64_t[]){ 1, 1 } });
+}
+static weft_array *filtered_slope(weft_array *x) { return slope(filtered, x); }
+static weft_array *kept_not(weft_array *x) {
+  weft_array *y = weft_tanh(weft_exp(x));
+  return weft_checkpoint(1, &x, 1, &y), y;
+}
+static weft_array *checkpoint_slope(weft_array *x) { return slope(kept_not, x); }
+static weft_array *attended_slope(weft_array *x) { return slope(attended, x); }
+static weft_array *transformed_back(weft_array *x) { return weft_irfft(weft_slice(weft_fft(x, 0, 1), -1, 0, 9, 1), 16, 1); }
+
+TEST(a_program_that_is_built_again_is_planned_once) {
+  static const struct { const char *name; weft_array *(*f)(weft_array *); } functions[] = {
+    { "own rules", with_own_rules }, { "their slope", own_slope }, { "own rules in a map", mapped_own },
+    { "own rules in a loop", looped_own }, { "its slope", looped_slope }, { "conv", filtered }, { "its slope", filtered_slope },
+    { "checkpoint", kept_not }, { "its slope", checkpoint_slope }, { "attention", attended }, { "its slope", attended_slope },
+    { "fft", transformed_back }, { "until", stopped }, { "layer_norm", layer_norm } };
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+    size_t after[3];
+    weft_scope *all = weft_scope_open(); /* all three live at the end: nothing of one stands where another was */
+    plan_drop_all();
+    for (int k = 0; k < 3; k++) {
+      weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(18, 16), 0.3);
+      EXPECT_OK(weft_eval(1, &x));
+      weft_array *y = functions[i].f(x);
+      EXPECT_OK(weft_eval(1, &y));
+      after[k] = plan_table_bytes();
+    }
+    weft_scope_discard(all);
+    if (after[1] != after[0] || after[2] != after[0])
+      test_fail(__FILE__, __LINE__, "%s: plans take %zu bytes, and %zu and %zu when it is built again", functions[i].name, after[0], after[1], after[2]);
+  }
 }

@@ -72,7 +72,7 @@ static void inner(struct key *k, const struct node *n) {
   }
   if (n->op->kind == OP_LOOP) loop_body(k, ((const struct loop_attr *)n->attr)->loop);
   else if (n->op == &op_assert) key_int(k, assert_status(n)), key_add(k, assert_text(n), strlen(assert_text(n)) + 1);
-  else key_add(k, n->attr, n->attr_bytes);
+  else if (n->op != &op_custom) key_add(k, n->attr, n->attr_bytes); /* own rules, each node's for itself, are of no plan */
   if (facts_of(n)->may_be_blamed) key_add(k, &n->origin, sizeof n->origin);
 }
 
