@@ -20,3 +20,6 @@ static void check_programs(uint64_t first, uint64_t n) {
 TEST(random_programs_are_what_the_plain_evaluator_says) { check_programs(100000, 200); }
 TEST(random_programs_are_what_the_plain_evaluator_says_2) { check_programs(200000, 200); }
 TEST(random_programs_are_what_the_plain_evaluator_says_3) { check_programs(300000, 200); }
+
+/* The larger of two numbers 1.1e-6 apart, less than the step of the differences (if programs are still drawn as they were). */
+TEST(a_corner_nearer_than_the_step_of_differences_is_no_finding) { check_programs(9185100000148867, 1); }
