@@ -99,9 +99,8 @@ void product_at(struct product *p, const struct plan *plan, int i, struct run *r
 static const struct strategy *strategy_of(const struct product *p) {
   static const struct strategy *const strategies[] = { &strategy_dots, &strategy_tiles, &strategy_small, &strategy_flat,
                                                      &strategy_panels };
-  int i = 0;
-  if (p->run) return &strategy_panels;
-  while (!strategies[i]->applies(p)) i++; /* the last always does */
+  int i = 0, form = p->run ? RIGHT_IN_RUNS : p->first ? RIGHT_IN_TWO : RIGHT_IN_ONE;
+  while (!(strategies[i]->reads & form) || !strategies[i]->applies(p)) i++; /* of those that read it the last always does */
   return strategies[i];
 }
 

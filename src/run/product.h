@@ -74,9 +74,13 @@ struct fetching {
 struct worker;
 struct product;
 
+/* How the right operand stands: in one place, as b_run or as b_first says (schedule/step.h). */
+enum right_form { RIGHT_IN_ONE = 1, RIGHT_IN_RUNS = 2, RIGHT_IN_TWO = 4 };
+
 /* A way to read the operands. */
 struct strategy {
   const char *name;
+  int reads;                                      /* forms of the right operand */
   bool (*applies)(const struct product *);        /* parts and strips are cut */
   void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
   void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */

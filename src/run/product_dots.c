@@ -72,4 +72,4 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   if (of_b < columns) multiply_columns(w, &p->rest, column + of_b - p->first, column + of_b, columns - of_b, k, d);
 }
 
-const struct strategy strategy_dots = { "dots", applies, choose, multiply_row };
+const struct strategy strategy_dots = { "dots", RIGHT_IN_ONE | RIGHT_IN_TWO, applies, choose, multiply_row };

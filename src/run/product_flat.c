@@ -25,4 +25,4 @@ static void choose(struct product *p) {
   product_cut_cells(p, !in_runs ? p->cut.width : p->b.maker ? MADE_COLUMNS : RUN_COLUMNS, PARTS);
 }
 
-const struct strategy strategy_flat = { "flat", applies, choose, product_by_patches };
+const struct strategy strategy_flat = { "flat", RIGHT_IN_ONE, applies, choose, product_by_patches };

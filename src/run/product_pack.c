@@ -200,10 +200,11 @@ void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t firs
   const struct product *p = w->p;
   int64_t run = piece_rows(p, n), all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
           wide = product_lies_along_k(p) ? p->cut.width : all;
-  for (int64_t j = first; p->run && j < w->cell.columns; j += p->cut.width) pack_runs(w, j);
-  for (int64_t j = first; !p->run && j < w->cell.columns; j += wide)
-    for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
+  for (int64_t j = first; j < w->cell.columns; j += wide) {
+    if (p->run) pack_runs(w, j); /* it lies along k: this is one strip */
+    for (int64_t i = 0; !p->run && i < n; i += run) /* some rows of all strips: memory is read in runs */
       pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
+  }
   if (product_has_starts(p)) begin_fours(w, first, n);
 }
 

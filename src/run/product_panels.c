@@ -34,7 +34,7 @@ static bool is_close(const struct product *p) { return p->a.column == p->size &&
 static void choose(struct product *p) {
   bool a = p->a.dtype != p->reg || p->a.maker || (!is_close(p) && !p->c->is_fed);
   int64_t chunk = KIR_PRODUCT_BLOCK * (kir_is_float(p->reg) ? 1 : p->packs.together); /* integers have no order */
-  bool b = product_is_kept(p) || p->run || !is_read_in_place(p);
+  bool b = product_is_kept(p) || !is_read_in_place(p);
   p->packs = (struct packing){ .a = a, .b = b, .together = p->packs.together, .chunk = chunk, .held = p->k };
   p->packs.shares_b = p->packs.b && product_may_share(p);
   product_cut_cells(p, COLUMNS * p->packs.together, PARTS);
@@ -83,4 +83,4 @@ bool product_pairs_are_allowed(const struct product *p, int threads) {
   return allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads);
 }
 
-const struct strategy strategy_panels = { "panels", applies, choose, product_by_patches };
+const struct strategy strategy_panels = { "panels", RIGHT_IN_ONE | RIGHT_IN_RUNS, applies, choose, product_by_patches };

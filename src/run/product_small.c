@@ -28,4 +28,4 @@ static void choose(struct product *p) {
   product_cut_cells(p, COLUMNS, product_parts_in(p, columns, CELL_BYTES));
 }
 
-const struct strategy strategy_small = { "small", product_is_small, choose, product_by_patches };
+const struct strategy strategy_small = { "small", RIGHT_IN_ONE, product_is_small, choose, product_by_patches };

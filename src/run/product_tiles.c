@@ -26,4 +26,4 @@ static void choose(struct product *p) {
   product_cut_cells(p, COLUMNS, PARTS);
 }
 
-const struct strategy strategy_tiles = { "tiles", applies, choose, product_by_patches };
+const struct strategy strategy_tiles = { "tiles", RIGHT_IN_ONE, applies, choose, product_by_patches };
