@@ -23,7 +23,7 @@ static weft_array *integers_of(weft_array *x, weft_dtype d) {
 }
 
 weft_array *mlx_cast(weft_array *x, weft_dtype d) {
-  if (mlx_is_complex(x) && d == WEFT_BOOL) x = weft_real(x);
+  if (mlx_is_complex(x) && d <= WEFT_I64) x = weft_real(x);
   return is_real(x) && d != WEFT_BOOL && d <= WEFT_I64 ? integers_of(x, d) : weft_cast(x, d);
 }
 

@@ -215,12 +215,6 @@ static weft_array *call_spread(const struct name *row, PyObject *const arg[]) {
   return call_var(row, (PyObject *[]){ arg[0], arg[1], arg[2], arg[4] == Py_None ? arg[3] : arg[4] });
 }
 
-/* (a, axis, precise) */
-static weft_array *call_softmax_of(const struct name *row, PyObject *const arg[]) {
-  weft_array *x = first(arg);
-  return x ? call_softmax(row, arg) : NULL;
-}
-
 /* (a, pad_width, mode, constant_values): the value is one for all */
 static weft_array *call_pad_one(const struct name *row, PyObject *const arg[]) {
   if (!array_check(arg[3])) return call_pad(row, arg);
@@ -311,6 +305,21 @@ static weft_array *max_of(weft_array *a, int axis) {
 }
 static weft_array *min_of(weft_array *a, int axis) {
   return mlx_is_complex(a) ? extreme(a, axis, weft_min, 1.0 / 0.0) : weft_min(a, axis);
+}
+
+/* log sum e^a of complex numbers, too, from the largest on. */
+static weft_array *logsumexp_of(weft_array *a, int axis) {
+  if (!mlx_is_complex(a)) return weft_logsumexp(a, axis);
+  weft_array *most = weft_stop_gradient(max_of(a, axis));
+  weft_array *from = weft_sub(a, axis == WEFT_ALL ? weft_broadcast_like(most, a) : most);
+  return weft_add(weft_log(weft_sum(weft_exp(from), axis)), most);
+}
+
+/* (a, axis, precise) */
+static weft_array *call_softmax_of(const struct name *row, PyObject *const arg[]) {
+  const struct name total = { .function = (void (*)(void))logsumexp_of };
+  weft_array *x = first(arg), *sum = x && mlx_is_complex(x) ? call_reduce(&total, (PyObject *[]){ arg[0], arg[1], Py_True }) : NULL;
+  return !x ? NULL : mlx_is_complex(x) ? (sum ? weft_exp(weft_sub(x, sum)) : NULL) : call_softmax(row, arg);
 }
 
 /* Where it is, the first of several. */
@@ -474,7 +483,7 @@ const struct name mlx_names[] = {
   FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal_of, weft_array_equal),
 
   TOTAL(sum, weft_sum), TOTAL(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
-  REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
+  REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, logsumexp_of),
   METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, argmax_of),
   METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, argmin_of),
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_var),

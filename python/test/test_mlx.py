@@ -871,3 +871,22 @@ def test_differences_taken_more_often_than_there_are_elements_are_nothing():
     for n in (2, 3, 2**40):
         assert mx.diff(mx.array([1.0, 5.0]), n).shape == (0,)
     assert mx.diff(mx.array([[1, 4], [9, 9]]), 2**62, axis=0).shape == (0, 2)
+
+
+def test_sums_of_exponentials_of_complex_numbers():
+    x = (np.arange(12).reshape(3, 4) * (1 - 0.5j) / 3 - 2j).astype(np.complex64)
+    for axis in (None, 0, 1, -1, (0, 1)):
+        wanted = np.exp(x.astype(np.complex128)).sum(axis=axis, keepdims=True)
+        np.testing.assert_allclose(np.array(mx.exp(mx.logsumexp(mx.array(x), axis=axis, keepdims=True))), wanted, rtol=1e-5)
+        np.testing.assert_allclose(np.array(mx.softmax(mx.array(x), axis=axis)), np.exp(x) / wanted, rtol=1e-5)
+    assert mx.logsumexp(mx.array(x), axis=0).shape == (4,) and mx.softmax(mx.array(x), axis=0).dtype == mx.complex64
+    large = mx.logsumexp(mx.array([1000 + 1j, 1000 + 1j]))
+    assert abs(large.item() - (1000 + np.log(2) + 1j)) < 1e-3
+    real = mx.array([0.5, -1.0, 2.0])
+    assert mx.allclose(mx.softmax(real.astype(mx.complex64)).real, mx.softmax(real)).item()
+
+
+def test_complex_numbers_wrap_as_their_real_parts_do_where_they_become_unsigned():
+    x = mx.array([-2.0, -1.0, 0.0, 1.5, 300.0])
+    for d in (mx.uint8, mx.uint16, mx.uint32, mx.uint64, mx.int8, mx.int16, mx.int32, mx.int64, mx.bool_):
+        assert x.astype(mx.complex64).astype(d).tolist() == x.astype(d).tolist()
