@@ -402,7 +402,8 @@ static int put_there(PyObject *self, PyObject *index, PyObject *value) {
   return failed ? -1 : 0;
 }
 static int put_anywhere(PyObject *self, PyObject *index, PyObject *value) {
-  return place_now() >= 0 && value ? put_there(self, index, value) : put(self, index, value);
+  if (!value) return PyErr_SetString(PyExc_AttributeError, "__delitem__"), -1; /* which MLX's arrays do not have */
+  return place_now() >= 0 ? put_there(self, index, value) : put(self, index, value);
 }
 
 static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put_anywhere };

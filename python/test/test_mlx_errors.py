@@ -274,3 +274,21 @@ def test_a_list_that_cannot_be_an_array_says_why():
                         ([[1, Half()]], "an array cannot be made of a Half"), ([Wrong()], "of the element's own")):
         with pytest.raises((ValueError, OverflowError), match=text):
             mx.array(wrong)
+
+
+@pytest.mark.parametrize("of", [weft, mx])
+def test_what_is_no_function_is_refused_where_it_is_given(of):
+    for name in ("grad", "value_and_grad", "vmap", "compile", "checkpoint", "custom_function"):
+        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not a int$"):
+            getattr(of, name)(3)
+    for name in ("jvp", "vjp"):
+        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not a NoneType$"):
+            getattr(of, name)(None, [of.array([1.0])], [of.array([1.0])])
+
+
+def test_files_of_what_is_no_dict_and_elements_that_are_deleted(tmp_path):
+    for wrong in (lambda: mx.save_safetensors(str(tmp_path / "a"), [mx.ones(2)]), lambda: mx.save_safetensors(str(tmp_path / "a"), {}, ["a"])):
+        with pytest.raises(TypeError, match="^save_safetensors: the .* are a dict, not a list$"):
+            wrong()
+    with pytest.raises(AttributeError, match="__delitem__"):
+        del mx.ones(2)[0]

@@ -46,11 +46,17 @@ def _loss(value):
     return scalar
 
 
+def expect_function(what, fun):
+    if not callable(fun):
+        raise TypeError(f"{what}: a function is expected, not a {type(fun).__name__}")
+
+
 def value_and_grad(fun, argnums=None, argnames=()):
     """A function that returns fun's value and its gradient by the arguments named (the first by default).
 
     fun returns a scalar, or a tuple whose first item is one. The gradient has the structure of the argument; several
     argnums give a tuple, argnames a pair of positional gradients and a dict."""
+    expect_function("value_and_grad", fun)
     numbers, names = _argnums(argnums, argnames)
 
     @functools.wraps(fun)
@@ -86,6 +92,7 @@ def _as_asked(gradients, numbers, names):
 
 def grad(fun, argnums=None, argnames=()):
     """A function that returns the gradient of fun by the arguments named (the first by default)."""
+    expect_function("grad", fun)
     both = value_and_grad(fun, argnums, argnames)
 
     @functools.wraps(fun)
@@ -102,6 +109,7 @@ def _list(result):
 def vjp(fun, primals, cotangents):
     """(fun's outputs, the products of the cotangents with its Jacobian): lists, with an item for each output and for each
     primal. Items may be trees; cotangents are a list with the structure of the outputs."""
+    expect_function("vjp", fun)
     leaves, structure = flatten_numbers(_list(primals))
     with _core.Scope():
         inputs = [_core.alias(x) for x in leaves]
@@ -113,6 +121,7 @@ def vjp(fun, primals, cotangents):
 def jvp(fun, primals, tangents):
     """(fun's outputs, the products of its Jacobian with the tangents): lists, with an item for each output. Items may be
     trees; tangents are a list with the structure of the primals."""
+    expect_function("jvp", fun)
     leaves, structure = flatten_numbers(_list(primals))
     with _core.Scope():
         inputs = [_core.alias(x) for x in leaves]
@@ -147,6 +156,7 @@ def _values(what, tree, structure, likes):
 def vmap(fun, in_axes=0, out_axes=0):
     """fun over an axis of its arguments. in_axes and out_axes are numbers, or trees of them; None is not mapped. Arrays that
     are passed by keyword are mapped over their first axis."""
+    expect_function("vmap", fun)
 
     @functools.wraps(fun)
     def mapped(*args, **kwargs):
@@ -288,6 +298,7 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None)
         raise ValueError(f"compile: rewrites={rewrites!r} is none of {', '.join(_REWRITES)}")
     if fun is None:
         return functools.partial(compile, inputs=inputs, outputs=outputs, rewrites=rewrites, shapes=shapes)
+    expect_function("compile", fun)
     if isinstance(shapes, str) and shapes != "any":
         raise ValueError(f'compile: shapes={shapes!r} is neither "any" nor a list of shapes')
     return compile_checked(fun, inputs, outputs, rewrites, shapes, None)
@@ -358,6 +369,7 @@ def checkpoint(fun):
     >>> weft.grad(weft.checkpoint(lambda x: weft.sum(x * x)))(weft.array([1.0, 2.0])).tolist()
     [2.0, 4.0]
     """
+    expect_function("checkpoint", fun)
 
     @functools.wraps(fun)
     def checkpointed(*args, **kwargs):
@@ -384,6 +396,7 @@ class custom_function:
     single primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants."""
 
     def __init__(self, fun):
+        expect_function("custom_function", fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
         self._vjp = self._jvp = self._vmap = None

@@ -75,6 +75,9 @@ def save_safetensors(file, arrays, metadata=None):
     >>> arrays["w"].tolist(), metadata["of"]
     ([1, 2], 'numbers')
     """
+    for what, given in (("arrays", arrays), ("metadata", metadata or {})):
+        if not isinstance(given, dict):
+            raise TypeError(f"save_safetensors: the {what} are a dict, not a {type(given).__name__}")
     for name, a in arrays.items():
         if not isinstance(a, _core.array):
             raise ValueError(f"save_safetensors: {name!r} is no array")

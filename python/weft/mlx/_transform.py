@@ -186,7 +186,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
     >>> [a.item() for a in mx.value_and_grad(lambda x: x * x)(mx.array(3.0))]
     [9.0, 6.0]
     """
-    _expect_function("value_and_grad", fun)
+    _transform.expect_function("value_and_grad", fun)
     numbers, names = _check("value_and_grad", argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -205,7 +205,7 @@ def grad(fun, argnums=None, argnames=()):
     >>> mx.grad(lambda x: x * x)(mx.array(3.0)).item()
     6.0
     """
-    _expect_function("grad", fun)
+    _transform.expect_function("grad", fun)
     numbers, names = _check("grad", argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -224,11 +224,6 @@ def _arrays_only(what, values, wrong=TypeError):
         if not isinstance(value, array):
             raise wrong(f"{what}: a list of arrays is expected, not {type(value).__name__}")
     return values
-
-
-def _expect_function(what, fun):
-    if not callable(fun):
-        raise TypeError(f"{what}: a function is expected, not a {type(fun).__name__}")
 
 
 def _as_floats(what, fun, primals):
@@ -266,7 +261,7 @@ def vjp(fun, primals, cotangents):
     >>> mx.vjp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
     6.0
     """
-    _expect_function("vjp", fun)
+    _transform.expect_function("vjp", fun)
     primals = _arrays_only("vjp", primals)
     of, given, dtypes = fun, primals, [x.dtype for x in primals]
     fun, primals = _as_floats("vjp", fun, primals)
@@ -290,7 +285,7 @@ def jvp(fun, primals, tangents):
     >>> mx.jvp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
     6.0
     """
-    _expect_function("jvp", fun)
+    _transform.expect_function("jvp", fun)
     primals, tangents = _arrays_only("jvp", primals), _arrays_only("jvp", tangents)
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: {len(tangents)} tangents for {len(primals)} primals")
@@ -328,7 +323,7 @@ def vmap(fun, in_axes=0, out_axes=0):
     >>> mx.vmap(lambda x: x.sum())(mx.array([[1, 2], [3, 4]])).tolist()
     [3, 7]
     """
-    _expect_function("vmap", fun)
+    _transform.expect_function("vmap", fun)
     if in_axes is None:
         raise TypeError("vmap: in_axes is an axis, or a tree of axes and None, not None alone")
     _check_axes(in_axes)
@@ -403,7 +398,7 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
     >>> mx.compile(lambda x: x + 1)(mx.array(1)).item()
     2
     """
-    _expect_function("compile", fun)
+    _transform.expect_function("compile", fun)
     compiled = _transform.compile_checked(fun, inputs, outputs, "stable", None, _refuse_captured)
     is_stateful = inputs is not None or outputs is not None
     of_any_size = [_transform.compile_checked(fun, inputs, outputs, "stable", "any", _refuse_captured)] if shapeless else []
