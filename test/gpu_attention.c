@@ -193,7 +193,89 @@ TEST(cuda_attention_by_tiles_of_heads_of_other_sizes_is_another_kernel) {
     for (size_t i = 0; has_gpu() && i < sizeof sized / sizeof *sized; i++) expect_attention(types[t], &sized[i]);
 }
 
+/* ---- results in parts of an array ---- */
+
+/* Part k of x [batch, T, first + 3 heads d] as [batch, heads, T, d]. */
+static weft_array *part_of(weft_array *x, int k, int64_t first, int64_t heads, int64_t d) {
+  weft_array *part = weft_slice(x, 2, first + k * heads * d, first + (k + 1) * heads * d, 1);
+  return weft_moveaxis(weft_reshape(part, 4, (int64_t[]){ weft_dim(x, 0), weft_dim(x, 1), heads, d }), 2, 1);
+}
+
+/* The derivative by one array that queries, keys and values are parts of has the bits of those by each. It is written there at once
+ * where parts are aligned, and `first` columns before them are not looked at. */
+static void expect_parts(weft_dtype t, int64_t first, int64_t heads, int64_t d, bool is_at_once) {
+  enum { BATCH = 2, T = 80 };
+  weft_scope *s = weft_scope_open();
+  int64_t columns = first + 3 * heads * d, n = BATCH * T * columns, dims[] = { BATCH, T, columns };
+  float *raw = calloc((size_t)n, sizeof *raw), *got[3], *want[3];
+  for (int64_t i = 0; i < n; i++) raw[i] = number();
+  weft_array *all = weft_cast(weft_from(WEFT_F32, 3, dims, raw), t), *x[3], *y, *r[3], *by;
+  struct operand dy = operand(t, BATCH, heads, T, d, false);
+  weft_set(WEFT_DEVICE, 1);
+  for (int k = 0; k < 3; k++) x[k] = part_of(all, k, first, heads, d);
+  y = weft_attention(x[0], x[1], x[2], &(weft_attention_options){ .is_causal = true });
+  weft_grad(weft_sum(weft_mul(y, dy.x), WEFT_ALL), 1, &all, &by);
+  const char *plan = weft_show(1, &by, "plan");
+  EXPECT(plan && strstr(plan, "attend_key on cuda") && strstr(plan, "attend_query on cuda"));
+  EXPECT(plan && !strstr(plan, "copy on cuda") == is_at_once);
+  EXPECT_OK(weft_eval(1, &by));
+  EXPECT_OK(weft_eval(3, x));
+  y = weft_attention(x[0], x[1], x[2], &(weft_attention_options){ .is_causal = true });
+  weft_grad(weft_sum(weft_mul(y, dy.x), WEFT_ALL), 3, x, r);
+  EXPECT_OK(weft_eval(3, r));
+  size_t bytes = (size_t)(BATCH * T * heads * d) * sizeof(float);
+  for (int k = 0; k < 3; k++) {
+    got[k] = malloc(bytes), want[k] = malloc(bytes);
+    EXPECT_OK(weft_read(weft_cast(part_of(by, k, first, heads, d), WEFT_F32), WEFT_F32, got[k], bytes));
+    EXPECT_OK(weft_read(weft_cast(r[k], WEFT_F32), WEFT_F32, want[k], bytes));
+    EXPECT(!memcmp(got[k], want[k], bytes));
+    free(got[k]), free(want[k]);
+  }
+  for (int64_t i = 0; i < BATCH * T && first; i++) { /* columns that nothing reads */
+    weft_array *row = weft_slice(weft_reshape(by, 2, (int64_t[]){ BATCH * T, columns }), 0, i, i + 1, 1);
+    float before[8];
+    EXPECT_OK(weft_read(weft_cast(weft_slice(row, 1, 0, first, 1), WEFT_F32), WEFT_F32, before, (size_t)first * sizeof(float)));
+    for (int64_t k = 0; k < first; k++) EXPECT(before[k] == 0);
+    if (i) i = BATCH * T - 1; /* two will do */
+  }
+  weft_set(WEFT_DEVICE, 0);
+  free(raw), free(dy.at);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_derivatives_of_attention_are_written_where_their_array_stands) {
+  static const weft_dtype types[] = { WEFT_BF16, WEFT_F16, WEFT_F32 };
+  test_watchdog(400);
+  for (int t = 0; has_gpu() && t < 3; t++) {
+    expect_parts(types[t], 0, 2, 64, true);
+    expect_parts(types[t], 0, 3, 24, true);
+    expect_parts(types[t], 0, 1, 16, true);
+    expect_parts(types[t], 0, 2, 20, false);
+    expect_parts(types[t], 0, 1, 7, false);
+    expect_parts(types[t], 1, 2, 64, false);
+  }
+}
+
 /* ---- ptxas ---- */
+
+/* The compiler has wgmma wait for each other in a kernel with calls, as divisions are. */
+TEST(cuda_attention_by_groups_has_no_calls) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  struct operand q = operand(WEFT_BF16, 1, 1, 64, 64, false);
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = weft_attention(q.x, q.x, q.x, NULL), *dq;
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &q.x, &dq);
+  const char *text = weft_show(1, &dq, "ptx");
+  for (const char *at = strstr(text, "\n.version"), *end; at; at = end) {
+    end = strstr(at + 1, "\n.version");
+    const char *group = strstr(at, "wgmma"), *quotient = strstr(at, "div.rn.f");
+    if (group && (!end || group < end)) EXPECT(!quotient || (end && quotient > end));
+  }
+  weft_set(WEFT_DEVICE, 0);
+  free(q.at);
+  weft_scope_discard(s);
+}
 
 /* Adds each module of a text. */
 static void add_modules(struct assembling *a, const char *text) {

@@ -108,6 +108,17 @@ bool place_view(const struct node *v, const struct place *in, struct place *out)
   return true;
 }
 
+bool place_behind(const struct node *v, const struct place *out, struct place *in) {
+  const struct node *x = v->in[0];
+  *in = (struct place){ .store = out->store, .offset = out->offset };
+  if (v->op == &op_transpose) {
+    const struct transpose_attr *t = v->attr;
+    for (int k = 0; k < v->rank; k++) in->stride[t->axes[k]] = out->stride[k];
+    return true;
+  }
+  return v->op == &op_reshape && node_count(v) && reshape(v, x, out, in);
+}
+
 bool place_of(struct work *w, const struct node *n, struct place *p) {
   const struct node *few[64], **chain = few;
   int depth = 0;

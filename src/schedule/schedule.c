@@ -2,6 +2,7 @@
 #include "schedule/schedule.h"
 #include <string.h>
 #include "base/hard.h"
+#include "schedule/attention_find.h"
 #include "schedule/work.h"
 
 void *work_take(struct work *w, size_t bytes) {
@@ -59,9 +60,38 @@ static bool stand_in_rows(struct work *w, const struct node *n, const struct nod
   return true;
 }
 
+/* What the operand of a concatenation shows all of, in some order: a result of attention. */
+static const struct node *attention_result(const struct work *w, const struct node *x) {
+  while (x->op->kind == OP_VIEW && local_of(x)->n_uses == 1 && !w->item[x->slot].is_stored) x = x->in[0];
+  return x->op->kind == OP_ITEM && x->in[0]->op == &op_attend && local_of(x)->n_uses == 1 ? x : NULL;
+}
+
+/* Attention stores by chunks: neighbours along its last axis, all others aligned. */
+static bool attention_stores_at(const struct node *x, const struct place *p) {
+  enum { CHUNK = 8 };
+  bool is_aligned = p->offset % CHUNK == 0 && p->stride[x->rank - 1] == 1;
+  for (int k = 0; k < x->rank - 1; k++) is_aligned &= x->dims[k] == 1 || p->stride[k] % CHUNK == 0;
+  return is_aligned;
+}
+
+static bool stand_in_parts(struct work *w, const struct node *n, const struct node *operand, int64_t offset) {
+  const struct node *x = attention_result(w, operand);
+  struct item *i = x ? &w->item[x->slot] : NULL;
+  struct place p = w->item[n->slot].place, behind;
+  if (!x || i->is_target || !i->is_stored || i->place.store >= 0) return false;
+  p.offset = offset;
+  for (const struct node *v = operand; v != x; v = v->in[0], p = behind)
+    if (!place_behind(v, &p, &behind)) return false;
+  if (!attention_stores_at(x, &p)) return false;
+  i->place = p;
+  i->into = n->slot;
+  return true;
+}
+
 /* x is written where it stands in n; what is in n twice stands there once. */
 static bool stands_in(const struct work *w, const struct node *x, const struct node *n, int64_t offset) {
   const struct node *result = loop_result(x);
+  if (!result) result = attention_result(w, x);
   const struct item *i = &w->item[(result ? result : x)->slot];
   return i->into == n->slot && i->place.offset == offset;
 }
@@ -72,9 +102,10 @@ static void stand_in_concat(struct work *w, const struct node *n) {
   int64_t at = 0;
   for (int k = 0; k < n->n_in; k++) {
     struct item *x = &w->item[n->in[k]->slot];
-    if (!stand_in_rows(w, n, n->in[k], at) && may_stand_in(w, n->in[k])) {
+    int64_t offset = p->offset + at * p->stride[axis];
+    if (!stand_in_rows(w, n, n->in[k], at) && !stand_in_parts(w, n, n->in[k], offset) && may_stand_in(w, n->in[k])) {
       x->place = *p;
-      x->place.offset += at * p->stride[axis];
+      x->place.offset = offset;
       x->into = n->slot;
     }
     at += n->in[k]->dims[axis];

@@ -117,6 +117,7 @@ bool place_of(struct work *, const struct node *, struct place *);              
 bool place_needed(struct work *, const struct node *, struct place *);               /* the same, or the work fails */
 void place_part(const struct place *whole, int rank, int part, struct place *out);   /* of a complex array, in reals */
 void put_place(const struct node *put, const struct place *whole, struct place *part); /* where the part of a put is */
+bool place_behind(const struct node *view, const struct place *, struct place *operand); /* of a view that has all of its operand */
 void place_dense(const struct node *, int store, struct place *);
 bool place_is_dense(const struct node *, const struct place *);
 int64_t node_count(const struct node *);

@@ -25,6 +25,10 @@
 enum { GROUP = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* GROUP: threads; MOST_FRAGMENTS: of 8 columns; MORE: bytes
                                      between rows */
 
+/* Blocks that are to find room on a processor: derivatives by queries take 123 registers then (ptxas 13.0), else 136, which only one
+ * has room for. */
+enum { QUERY_BLOCKS = 2 };
+
 /* Scores of f32 that become a factor are turned in shared memory: bytes of a row of them, and of all. */
 enum { TURN_PITCH = (TILE + 8) * 4, TURN_BYTES = 64 * TURN_PITCH };
 
@@ -373,7 +377,7 @@ static void zeros(struct printer *p, const struct ptx_attention *t, const char *
 
 /* ---- By groups ----------------------------------------------------------------------------------------------------------- */
 
-/* x = the group's own rows k times the rows of tile k, turned */
+/* x = the group's own rows k times the rows of tile k, turned; begun, and not waited for */
 static void group_scores(struct printer *p, const struct ptx_attention *t, int k, const char *x[2][TILE / 8][4]) {
   const struct ptx_operand *o = &t->tile[k], *own = &t->own[k];
   const char *to = ptx_group_list(p, (const char *const (*)[4])x[0], TILE / 8);
@@ -382,12 +386,12 @@ static void group_scores(struct printer *p, const struct ptx_attention *t, int k
     ptx_group_multiply(p, &(struct ptx_group){ .type = t->type, .columns = TILE, .adds = s > 0, .sums = to,
                            .a = ptx_group_at(p, own->plain, NULL, s / 4 * own->piece + s % 4 * 32),
                            .b = ptx_group_at(p, o->plain, t->stage, s / 4 * o->piece + s % 4 * 32) });
-  ptx_group_end(p, 0);
+  ptx_group_end(p);
 }
 
 static const char *pack(struct printer *p, const struct ptx_attention *t, const char *low, const char *high);
 
-/* sum += x, as halves, times tile k */
+/* sum += x, as halves, times tile k; begun, and not waited for */
 static void group_product(struct printer *p, const struct ptx_attention *t, const char *x[TILE / 8][4], int k,
                           const char *sum[MOST_FRAGMENTS][4]) {
   const struct ptx_operand *o = &t->tile[k];
@@ -399,7 +403,7 @@ static void group_product(struct printer *p, const struct ptx_attention *t, cons
     ptx_group_multiply(p, &(struct ptx_group){ .type = t->type, .columns = o->padded, .adds = true, .sums = to,
                            .a = ptx_textf(p, "{%s, %s, %s, %s}", a[s][0], a[s][1], a[s][2], a[s][3]), .a_in_registers = true,
                            .b = ptx_group_at(p, o->turned, t->stage, 2 * s * PTX_ATOM), .b_is_turned = true });
-  ptx_group_end(p, 0);
+  ptx_group_end(p);
 }
 
 /* ---- Of f32 -------------------------------------------------------------------------------------------------------------- */
@@ -531,7 +535,12 @@ static const char *place_of_lane(struct printer *p, const struct ptx_attention *
 
 /* ---- By warps ------------------------------------------------------------------------------------------------------------ */
 
-/* x = own rows k times the rows of tile k, turned */
+/* By groups all but so many of what was begun are waited for. */
+static void wait_but(struct printer *p, const struct ptx_attention *t, int n) {
+  if (t->by_groups) ptx_group_wait(p, n);
+}
+
+/* x = own rows k times the rows of tile k, turned; by groups it is begun */
 static void scores(struct printer *p, const struct ptx_attention *t, int k, const char *x[2][TILE / 8][4]) {
   if (t->by_groups) { group_scores(p, t, k, x); return; }
   const struct ptx_operand *o = &t->tile[k];
@@ -554,7 +563,7 @@ static const char *pack(struct printer *p, const struct ptx_attention *t, const 
   return r;
 }
 
-/* sum += x times tile k */
+/* sum += x times tile k; by groups it is begun */
 static void add_product(struct printer *p, const struct ptx_attention *t, const char *x[2][TILE / 8][4], int k,
                         const char *sum[2][MOST_FRAGMENTS][4]) {
   if (t->by_groups) { group_product(p, t, x[0], k, sum[0]); return; }
@@ -772,26 +781,42 @@ static void as_exponent(struct printer *p, const char *lse, const char *delta) {
   ptx_line(p, "selp.f32 %s, %s, 0f00000000, %s", delta, delta, sees);
 }
 
-/* p = 2^(c s - lse / ln 2), ds = p (dp - delta): dp is in ds before */
+/* Lse and delta of this lane's two rows of fragment j: of the tile, or of its own rows. */
+struct row_stats { const char *lse[2], *delta[2]; };
+static struct row_stats stats_of(struct printer *p, const struct ptx_attention *t, int j) {
+  struct row_stats r;
+  const char *at = longword(p);
+  for (int e = 0; e < 2; e++) r.lse[e] = word(p), r.delta[e] = word(p);
+  ptx_line(p, "add.s64 %s, %s, %s", at, t->stat, t->stage);
+  ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", r.lse[0], r.lse[1], at, 32 * j);
+  ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", r.delta[0], r.delta[1], at, 32 * j + 4 * TILE);
+  for (int e = 0; e < 2; e++) as_exponent(p, r.lse[e], r.delta[e]);
+  return r;
+}
+
+/* p = 2^(c s - lse / ln 2) */
 static void soft_again(struct printer *p, const struct ptx_attention *t) {
   const char *c = float_text(p, exponent(p, t));
   for (int j = 0; j < TILE / 8; j++) {
-    const char *lse[2] = { 0 }, *delta[2] = { 0 };
-    if (t->is_key) {
-      const char *at = longword(p);
-      for (int e = 0; e < 2; e++) lse[e] = word(p), delta[e] = word(p);
-      ptx_line(p, "add.s64 %s, %s, %s", at, t->stat, t->stage);
-      ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", lse[0], lse[1], at, 32 * j);
-      ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", delta[0], delta[1], at, 32 * j + 4 * TILE);
-      for (int e = 0; e < 2; e++) as_exponent(p, lse[e], delta[e]);
-    }
+    struct row_stats x = t->is_key ? stats_of(p, t, j) : (struct row_stats){ 0 };
     for (int i = 0; i < t->m; i++)
       for (int e = 0; e < 4; e++) {
-        const char *u = t->s[i][j][e], *v = t->ds[i][j][e];
-        ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, u, c, t->is_key ? lse[e % 2] : t->lse[i][e / 2]);
+        const char *u = t->s[i][j][e];
+        ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, u, c, t->is_key ? x.lse[e % 2] : t->lse[i][e / 2]);
         ptx_line(p, "ex2.approx.ftz.f32 %s, %s", u, u);
-        ptx_line(p, "sub.rn.f32 %s, %s, %s", v, v, t->is_key ? delta[e % 2] : t->delta[i][e / 2]);
-        ptx_line(p, "mul.rn.f32 %s, %s, %s", v, v, u);
+      }
+  }
+}
+
+/* ds = p (dp - delta): dp is in ds before */
+static void soft_derivative(struct printer *p, const struct ptx_attention *t) {
+  for (int j = 0; j < TILE / 8; j++) {
+    struct row_stats x = t->is_key ? stats_of(p, t, j) : (struct row_stats){ 0 };
+    for (int i = 0; i < t->m; i++)
+      for (int e = 0; e < 4; e++) {
+        const char *v = t->ds[i][j][e];
+        ptx_line(p, "sub.rn.f32 %s, %s, %s", v, v, t->is_key ? x.delta[e % 2] : t->delta[i][e / 2]);
+        ptx_line(p, "mul.rn.f32 %s, %s, %s", v, v, t->s[i][j][e]);
       }
   }
 }
@@ -853,7 +878,7 @@ static void store_whole(struct printer *p, const struct ptx_attention *t) {
       const char *row = row_index(p, t, i, h), *is = pred(p), *lse = word(p), *at = longword(p), *low = word(p), *is_low = pred(p);
       over_quad(p, t->total[i][h], "add.rn");
       by[i][h] = word(p);
-      ptx_line(p, "div.rn.f32 %s, 0f3F800000, %s", by[i][h], t->total[i][h]);
+      ptx_line(p, "rcp.approx.ftz.f32 %s, %s", by[i][h], t->total[i][h]); /* a division is a call: wgmma would be waited for */
       ptx_line(p, "setp.eq.f32 %s, %s, 0fFF800000", is_low, t->most[i][h]);
       ptx_line(p, "selp.f32 %s, 0f00000000, %s, %s", low, t->most[i][h], is_low);
       ptx_line(p, "lg2.approx.ftz.f32 %s, %s", lse, t->total[i][h]);
@@ -1019,18 +1044,22 @@ static void copy_tile(struct printer *p, struct ptx_attention *t, const char *st
   ptx_line(p, "cp.async.commit_group");
 }
 
+/* By groups the tensor cores multiply while exponentials are computed: dp beside p, dv beside ds. */
 static void one_tile(struct printer *p, struct ptx_attention *t) {
   scores(p, t, 0, t->s);
+  if (t->is_grad) scores(p, t, 1, t->ds);
+  wait_but(p, t, t->is_grad);
   masked_scores(p, t, t->s);
-  if (!t->is_grad) {
-    soft(p, t);
-    add_product(p, t, t->s, 1, t->sum[0]);
-    return;
-  }
-  scores(p, t, 1, t->ds);
-  soft_again(p, t);
+  if (!t->is_grad) soft(p, t);
+  else soft_again(p, t);
+  if (!t->is_grad) add_product(p, t, t->s, 1, t->sum[0]);
   if (t->is_key) add_product(p, t, t->s, 1, t->sum[1]);
-  add_product(p, t, t->ds, 0, t->sum[0]);
+  if (t->is_grad) {
+    wait_but(p, t, t->is_key);
+    soft_derivative(p, t);
+    add_product(p, t, t->ds, 0, t->sum[0]);
+  }
+  wait_but(p, t, 0);
 }
 
 /* All threads meet. What they have copied, the tensor cores may read too. */
@@ -1078,6 +1107,7 @@ void ptx_attention(struct printer *p) {
                              .base = longword(p), .stage = longword(p) };
   const char *end;
   p->threads = t.threads;
+  if (by_groups && a->part == KIR_ATTEND_QUERY && a->mask < 0 && a->d <= 64 && a->e <= 64) p->blocks = QUERY_BLOCKS;
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
   ptx_line(p, "shr.u32 %s, %s, 5", t.warp, t.tid);

@@ -32,10 +32,9 @@ const char *ptx_group_list(struct printer *p, const char *const (*x)[4], int n) 
 
 void ptx_group_begin(struct printer *p) { ptx_line(p, "wgmma.fence.sync.aligned"); }
 
-void ptx_group_end(struct printer *p, int n_behind) {
-  ptx_line(p, "wgmma.commit_group.sync.aligned");
-  ptx_line(p, "wgmma.wait_group.sync.aligned %d", n_behind);
-}
+void ptx_group_end(struct printer *p) { ptx_line(p, "wgmma.commit_group.sync.aligned"); }
+
+void ptx_group_wait(struct printer *p, int n_behind) { ptx_line(p, "wgmma.wait_group.sync.aligned %d", n_behind); }
 
 void ptx_group_multiply(struct printer *p, const struct ptx_group *g) {
   const char *adds = g->adds_if ? g->adds_if : ptx_own(p, OWN_PRED);

@@ -243,7 +243,8 @@ static void group_stage(struct printer *p, const struct half_tile *t, const char
                            .adds = true, .adds_if = s ? NULL : is_more, .sums = sums, .a = of[0],
                            .a_is_turned = !t->operand[0].along_k, .b = of[1], .b_is_turned = !t->operand[1].along_k });
   }
-  ptx_group_end(p, 1);
+  ptx_group_end(p);
+  ptx_group_wait(p, 1);
 }
 
 /* 16 steps at a time; the fragments of the next are on their way. */
@@ -317,7 +318,7 @@ static void sums(struct printer *p, const struct half_tile *t) {
   ptx_line(p, "add.s64 %s, %s, %d", most, most, DEPTH);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", is, k1, n);
   ptx_line(p, "@%s bra %s", is, again);
-  if (t->f->by_groups) ptx_group_end(p, 0);
+  if (t->f->by_groups) ptx_group_wait(p, 0);
   ptx_line(p, "cp.async.wait_group 0");
   ptx_line(p, "bar.sync 0");
 }
@@ -388,6 +389,7 @@ void ptx_halves(struct printer *p, int form) {
   struct half_tile t = { .x = x, .f = &forms[p->plan->by_groups][form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
                          .tid = word(p), .lane = word(p), .base = longword(p), .row0 = longword(p), .column0 = longword(p) };
   p->threads = threads_of(t.f);
+  p->has_groups = t.f->by_groups;
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
   ptx_line(p, "mov.u64 %s, halves", t.base);

@@ -799,7 +799,7 @@ static bool is_quotient(struct printer *p, const struct kir_stmt *s) {
 
 /* Quotients by one number that follow each other, at once; the last of them. NULL: it stands alone, and is a statement like others.
  * In a loop over time, which waits for it, one alone goes so too: the call that div.rn may be takes registers, and predicates, from
- * all that lives across it. */
+ * all that lives across it; and beside wgmma, which the compiler has wait for each other where there are calls. */
 static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   struct ptx_quotient q[MOST_QUOTIENTS];
   const struct kir_stmt *last = s;
@@ -809,7 +809,7 @@ static const struct kir_stmt *quotients(struct printer *p, const struct kir_stmt
     if (n == MOST_QUOTIENTS) return NULL;
     q[n++] = (struct ptx_quotient){ ptx_val(p, x->in[0]), ptx_val(p, x->in[1]), ptx_val(p, x->out[0]), ptx_is_of_number(p, x), 0 };
   }
-  if (n < 2 && !(w->time && p->held.is_straight)) return NULL;
+  if (n < 2 && !(w->time && p->held.is_straight) && !p->has_groups) return NULL;
   ptx_quotients(p, n, q);
   for (const struct kir_stmt *x = s; x != last->next; x = x->next) ptx_note_made(p, x);
   return last;

@@ -110,6 +110,7 @@ struct printer {
   struct { const char *by, *head, *end; } shift; /* gpu_wide.c: elements by which kept rows begin later; and of the row, where whole
                                 16 bytes begin and end. NULL: none are shifted */
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
+  bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
@@ -319,7 +320,8 @@ const char *ptx_group_at(struct printer *, const char *told, const char *bytes, 
 const char *ptx_group_list(struct printer *, const char *const (*x)[4], int n);            /* 4 n registers */
 void ptx_group_begin(struct printer *);             /* what registers hold is there for what follows */
 void ptx_group_multiply(struct printer *, const struct ptx_group *);
-void ptx_group_end(struct printer *, int n_behind); /* .. and waits for all but the last n_behind of such ends */
+void ptx_group_end(struct printer *);
+void ptx_group_wait(struct printer *, int n_behind); /* for all but the last n_behind of such ends */
 
 /* gpu_attention.c: the one entry of a kernel that is attention. */
 void ptx_attention(struct printer *);
