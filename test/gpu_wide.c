@@ -204,3 +204,48 @@ TEST(cuda_quotients_of_numbers_have_the_bits_of_the_host) {
         test_fail(__FILE__, __LINE__, "quotient %d of %a: %a on the host, %a there", k, (double)x[i], (double)got[0][k][i],
                   (double)got[1][k][i]);
 }
+
+/* ---- many short rows ---- */
+
+enum { SHORT_ROWS = 3 * 5462 }; /* more than rows need to have a thread each */
+
+static weft_array *folded(int which, weft_array *x, int64_t n) {
+  weft_array *small = weft_mul(x, weft_scalar(0.1)); /* last bits of sums show the order */
+  switch (which) {
+    case 0: return weft_sum(small, -1);
+    case 1: return weft_max(weft_where(weft_gt(x, weft_scalar(3)), weft_scalar(NAN), weft_neg(x)), -1);
+    case 2: return weft_add(weft_mean(weft_mul(small, small), -1), weft_sum(weft_mul(small, weft_add(weft_cast(weft_iota(weft_reshape(weft_slice(weft_slice(x, 0, 0, 1, 1), 1, 0, 1, 1), 1, &n), 0), WEFT_F32), weft_scalar(0.5))), -1));
+    case 3: return weft_prod(small, -1);
+    default: return weft_sum(weft_where(weft_gt(x, weft_scalar(0)), weft_scalar(-0.0), weft_mul(x, weft_scalar(-0.0))), -1);
+  }
+}
+
+/* [3, 5462, n] as it stands, with its first axes turned, or with a column before each row, which is then not aligned. */
+static void expect_short(weft_dtype t, int64_t n, int which, int seen) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_reshape(matrix(t, SHORT_ROWS, n + (seen == 2)), 3, (int64_t[]){ 3, SHORT_ROWS / 3, n + (seen == 2) });
+  if (seen == 1) x = weft_transpose(x, (const int[]){ 1, 0, 2 });
+  if (seen == 2) x = weft_slice(x, 2, 1, n + 1, 1);
+  size_t bytes = 0;
+  void *got[2];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *one = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    got[device] = bits_of(folded(which, x, n), &bytes);
+    weft_scope_discard(one);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes))
+    test_fail(__FILE__, __LINE__, "%s rows of %lld, program %d of view %d", weft_dtype_name(t), (long long)n, which, seen);
+  free(got[0]), free(got[1]);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_many_short_rows_have_the_bits_of_the_host) {
+  test_watchdog(400);
+  if (!has_gpu()) return;
+  for (int which = 0; which < 5; which++) expect_short(WEFT_F32, which == 2 ? 36 : 8, which, which % 2);
+  expect_short(WEFT_F32, 100, 0, 1), expect_short(WEFT_BF16, 40, 0, 1), expect_short(WEFT_BF16, 64, 2, 0);
+  expect_short(WEFT_F16, 24, 0, 0), expect_short(WEFT_F64, 34, 0, 0), expect_short(WEFT_I16, 16, 0, 1);
+  expect_short(WEFT_F32, 12, 0, 2), expect_short(WEFT_F32, 3, 0, 0), expect_short(WEFT_F32, 256, 0, 0);
+}

@@ -47,7 +47,7 @@ static void code_free(struct code *c) {
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
                                         p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry, p->running_entry,
-                                        p->pairs_entry };
+                                        p->pairs_entry, p->short_entry };
   return name[part];
 }
 
@@ -396,6 +396,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
+  if (s->is_short) return PTX_SHORT;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
 }

@@ -37,13 +37,13 @@ static int axis_along(const struct shape_class *shape, const struct kir_stmt *s,
 }
 
 static bool add_line(const struct survey *s, const struct shape_class *shape, const struct kir_stmt *x, struct ptx_running *r) {
-  int width = kir_width((weft_dtype)s->k->bufs[x->buf].dtype), way = direction(shape, x, r->lane->var);
+  int width = kir_width((weft_dtype)s->k->bufs[x->buf].dtype), way = direction(shape, x, r->nest.lane->var);
   bool is_in = s->k->bufs[x->buf].kind == KIR_IN;
   if (s->k->bufs[x->buf].kind > KIR_INOUT) return x->kind == KIR_LOAD;
   if (x->kind == KIR_LOAD && way == 0) return is_in;
   if (way == 0 || way == 2 || r->n_lines == PTX_RUNNING || (x->kind == KIR_LOAD && !is_in)) return false;
   if (x->kind == KIR_STORE && (x->op != KIR_SET || s->bufs[x->buf].is_loaded || s->bufs[x->buf].is_shared)) return false;
-  r->line[r->n_lines++] = (struct ptx_line_of){ .s = x, .buf = x->buf, .axis = axis_along(shape, x, r->lane->var), .width = width,
+  r->line[r->n_lines++] = (struct ptx_line_of){ .s = x, .buf = x->buf, .axis = axis_along(shape, x, r->nest.lane->var), .width = width,
                                              .is_back = way < 0 };
   if (r->width < width) r->width = width;
   return true;
@@ -79,12 +79,11 @@ static bool is_uniform(const struct kir_stmt *s, bool may_store) {
   return s->kind == KIR_OP || s->kind == KIR_LOAD || (may_store && s->kind == KIR_STORE && s->op == KIR_SET);
 }
 
-/* The loops: par loops, each the last of what is in it, around one lane loop. */
-static bool find_nest(const struct kir_kernel *k, struct ptx_running *r) {
+bool ptx_find_nest(const struct kir_kernel *k, struct ptx_nest *r) {
   const struct kir_block *b = &k->body;
   while (b->last && b->last->kind == KIR_PAR) {
     const struct kir_stmt *last = b->last;
-    if (last->extent != KIR_N || last->n_private || r->n_pars == PTX_RUNNING_PARS) return false;
+    if (last->extent != KIR_N || last->n_private || r->n_pars == PTX_NEST_PARS) return false;
     for (const struct kir_stmt *s = b->first; s != last; s = s->next) if (!is_uniform(s, false)) return false;
     r->par[r->n_pars++] = last, b = &last->body;
   }
@@ -112,8 +111,8 @@ static int n_together(const struct ptx_running *r, int n) {
 bool ptx_find_running(const struct survey *s, const struct shape_class *shape, struct ptx_running *r) {
   int n = 0, n_loads = 0;
   *r = (struct ptx_running){ 0 };
-  if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !find_nest(s->k, r)) return false;
-  if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n) || !r->n_lines) return false;
+  if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !ptx_find_nest(s->k, &r->nest)) return false;
+  if (!has_prefix(r->nest.lane) || !look_in(s, shape, &r->nest.lane->body, true, r, &n) || !r->n_lines) return false;
   r->group = n_together(r, n);
   for (int i = 0; i < r->n_lines; i++) {
     struct ptx_line_of *l = &r->line[i];
@@ -273,7 +272,7 @@ static bool is_same_for_all(struct printer *p, const struct kir_stmt *s) {
 
 /* The body of the lane loop on n elements from its variable on. */
 static void group(struct printer *p, struct running *w, int n) {
-  const struct kir_stmt *loop = w->r->lane;
+  const struct kir_stmt *loop = w->r->nest.lane;
   for (int e = 1; e < n; e++) ptx_line(p, "add.s64 %s, %s, %d", p->wide[e][loop->var], p->wide[0][loop->var], e);
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
     if (s->kind == KIR_LOAD && line_of(w->r, s) >= 0) line_access(p, w, line_of(w->r, s), n);
@@ -298,7 +297,7 @@ static void groups(struct printer *p, struct running *w, const char *end, int n)
   const char *again = ptx_label(p, "group"), *leave = ptx_label(p, "leave");
   const char *over = ptx_own(p, OWN_PRED), *to = ptx_own(p, OWN_LONG);
   ptx_place_loop(p, again);
-  ptx_line(p, "add.s64 %s, %s, %d", to, ptx_val(p, w->r->lane->var), n);
+  ptx_line(p, "add.s64 %s, %s, %d", to, ptx_val(p, w->r->nest.lane->var), n);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", over, to, end);
   ptx_line(p, "@%s bra %s", over, leave);
   group(p, w, n);
@@ -316,7 +315,7 @@ static void compute(struct printer *p, struct running *w) {
       ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", w->own[i], w->stage, ROWS * pitch(w->r, l->width), w->own[i]);
     if (l->is_back) ptx_line(p, "add.s64 %s, %s, %d", w->own[i], w->own[i], (columns_of(w->r) - 1) * l->width);
   }
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, w->r->lane->var), w->column);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, w->r->nest.lane->var), w->column);
   ptx_line(p, "add.s64 %s, %s, %d", end, w->column, columns_of(w->r));
   ptx_line(p, "min.s64 %s, %s, %s", end, end, w->n);
   if (w->r->group > FEW) groups(p, w, end, w->r->group);
@@ -329,7 +328,7 @@ static void begin_block(struct printer *p, struct running *w) {
   ptx_line(p, "and.b64 %s, %s, %d", low, w->column, KIR_ROW_BLOCK - 1);
   ptx_line(p, "setp.ne.s64 %s, %s, 0", is, low);
   ptx_line(p, "@%s bra %s", is, within);
-  for (const struct kir_stmt *s = w->r->lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_running_block(p, s);
+  for (const struct kir_stmt *s = w->r->nest.lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_running_block(p, s);
   ptx_place(p, within);
 }
 
@@ -372,8 +371,7 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------- */
 
-/* The par loops are one: their indices of row q, the innermost first. Returns how many rows there are. */
-static const char *row_indices(struct printer *p, const struct ptx_running *r, const char *q) {
+const char *ptx_nest_indices(struct printer *p, const struct ptx_nest *r, const char *q) {
   const char *all = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD), *last = ptx_own(p, OWN_WORD), *n = ptx_own(p, OWN_LONG);
   ptx_line(p, "mov.s64 %s, 1", all);
   for (int i = 0; i < r->n_pars; i++) ptx_line(p, "mul.lo.s64 %s, %s, %s", all, all, ptx_lin(p, r->par[i]->at[0]));
@@ -393,6 +391,12 @@ static const char *row_indices(struct printer *p, const struct ptx_running *r, c
   return n_all;
 }
 
+void ptx_nest_before(struct printer *p, const struct ptx_nest *r, struct where w) {
+  ptx_statements(p, p->k->body.first, p->k->body.last, w);
+  for (int i = 0; i < r->n_pars - 1; i++) ptx_statements(p, r->par[i]->body.first, r->par[i]->body.last, w);
+  ptx_statements(p, r->par[r->n_pars - 1]->body.first, r->lane, w);
+}
+
 /* The first row of the warp and how many it has, at most ROWS; lanes without a row have the last one's indices. */
 static const char *own_rows(struct printer *p, struct running *w, const char *warp) {
   const char *first = ptx_own(p, OWN_WORD), *q = ptx_own(p, OWN_WORD), *row = word(p, "and.b32 %s, %s, %d", w->lane, ROWS - 1),
@@ -401,7 +405,7 @@ static const char *own_rows(struct printer *p, struct running *w, const char *wa
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", first, first, WARPS, warp);
   ptx_line(p, "mul.lo.u32 %s, %s, %d", first, first, ROWS);
   ptx_line(p, "add.u32 %s, %s, %s", q, first, row);
-  ptx_line(p, "sub.s32 %s, %s, %s", n, row_indices(p, w->r, q), first);
+  ptx_line(p, "sub.s32 %s, %s, %s", n, ptx_nest_indices(p, &w->r->nest, q), first);
   ptx_line(p, "max.s32 %s, %s, 0", n, n);
   ptx_line(p, "min.s32 %s, %s, %d", n, n, ROWS);
   ptx_line(p, "setp.lt.u32 %s, %s, %s", is, w->lane, n);
@@ -413,7 +417,7 @@ void ptx_running_body(struct printer *p) {
   const struct ptx_running *r = &p->plan->running;
   struct running w = { .r = r, .lane = ptx_own(p, OWN_WORD), .n = ptx_own(p, OWN_LONG), .column = ptx_own(p, OWN_LONG),
                        .left = ptx_own(p, OWN_WORD), .stage = ptx_own(p, OWN_WORD), .ahead = ptx_own(p, OWN_WORD) };
-  struct where alone = { .lane = r->lane, .lo = "0" };
+  struct where alone = { .lane = r->nest.lane, .lo = "0" };
   p->threads = 32 * WARPS;
   if (!ptx_name_elements(p, r->group)) return;
   ptx_line(p, "mov.u32 %s, %%tid.x", w.lane);
@@ -422,17 +426,15 @@ void ptx_running_body(struct printer *p) {
   ptx_line(p, "mov.u64 %s, running", memory);
   ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", memory, warp, r->bytes, memory);
   const char *n_rows = own_rows(p, &w, warp);
-  ptx_statements(p, p->k->body.first, p->k->body.last, alone);
-  for (int i = 0; i < r->n_pars - 1; i++) ptx_statements(p, r->par[i]->body.first, r->par[i]->body.last, alone);
-  ptx_statements(p, r->par[r->n_pars - 1]->body.first, r->lane, alone);
-  ptx_line(p, "mov.s64 %s, %s", w.n, ptx_lin(p, r->lane->at[0]));
-  ptx_line(p, "mov.s64 %s, 0", ptx_val(p, r->lane->var));
+  ptx_nest_before(p, &r->nest, alone);
+  ptx_line(p, "mov.s64 %s, %s", w.n, ptx_lin(p, r->nest.lane->at[0]));
+  ptx_line(p, "mov.s64 %s, 0", ptx_val(p, r->nest.lane->var));
   for (int i = 0; i < r->n_lines; i++) find_pieces(p, &w, i);
-  for (const struct kir_stmt *s = r->lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_running_start(p, s);
+  for (const struct kir_stmt *s = r->nest.lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_running_start(p, s);
   tiles(p, &w, n_rows);
-  for (const struct kir_stmt *s = r->lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_scan_end(p, s);
+  for (const struct kir_stmt *s = r->nest.lane->body.first; s; s = s->next) if (s->kind == KIR_PREFIX) ptx_scan_end(p, s);
   ptx_line(p, "@!%s bra $done", w.is_row);
-  ptx_statements(p, r->lane->next, NULL, alone);
+  ptx_statements(p, r->nest.lane->next, NULL, alone);
   ptx_place(p, "$done");
 }
 
@@ -454,8 +456,8 @@ bool ptx_running_shape(const struct ptx_plan *p, const int64_t sizes[], const ui
   const struct ptx_running *r = &p->running;
   int64_t n = p->running_entry ? ptx_size(&r->length, sizes, args) : 0, rows = 1;
   if (n < FEW || n > INT32_MAX / 2 || n % FEW) return false;
-  for (int i = 0; i < r->n_pars; i++) {
-    int64_t m = ptx_size(&r->pars[i], sizes, args);
+  for (int i = 0; i < r->nest.n_pars; i++) {
+    int64_t m = ptx_size(&r->nest.pars[i], sizes, args);
     if (m < 1 || __builtin_mul_overflow(rows, m, &rows) || rows > INT32_MAX) return false;
   }
   if (!r->is_ordered && rows < MANY_ROWS) return false; /* a block of threads a row is faster */

@@ -267,6 +267,8 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 bool ptx_is_crossed(const struct printer *, int width); /* every other 128 bytes of what ptx_add_left adds are */
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
+bool ptx_find_short(const struct survey *, const struct ptx_wide *, struct ptx_nest *); /* rows that a thread can fold */
+void ptx_short_body(struct printer *);
 void ptx_wide_body(struct printer *);
 void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
 void ptx_shifted_body(struct printer *);
@@ -290,6 +292,10 @@ bool ptx_find_pairs(const struct survey *, struct ptx_pairs *);
 void ptx_pairs_body(struct printer *);
 
 /* gpu_running.c: a thread goes through a row with running combines. */
+bool ptx_find_nest(const struct kir_kernel *, struct ptx_nest *);
+/* The par loops are one: their indices of row q, a word, or of the last. Returns how many rows there are. */
+const char *ptx_nest_indices(struct printer *, const struct ptx_nest *, const char *q);
+void ptx_nest_before(struct printer *, const struct ptx_nest *, struct where); /* what stands before the lane loop */
 bool ptx_find_running(const struct survey *, const struct shape_class *, struct ptx_running *);
 void ptx_running_body(struct printer *);
 

@@ -425,6 +425,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
+  if (plan->shorts.lane) plan->short_entry = ptx_textf(p, "weft_%s_short", p->k->name);
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
@@ -439,7 +440,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   struct printer merge = again(&init);
   if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
   plan->end[PTX_MAIN] = out->n;
-  if (out->n - plan->heading_bytes > LONG_TEXT) plan->wide_entry = plan->turned_entry = NULL;
+  if (out->n - plan->heading_bytes > LONG_TEXT) plan->wide_entry = plan->short_entry = plan->turned_entry = NULL;
   struct printer last = again(&merge);
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
   part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);
@@ -455,6 +456,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
+  part(&last, out, plan, PTX_SHORT, plan->short_entry, ptx_short_body);
   p->why = last.why;
 }
 

@@ -40,16 +40,23 @@ struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
-enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
+enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
 
+/* Par loops, each the last of what is in it, around one lane loop. */
+struct ptx_nest {
+  const struct kir_stmt *par[PTX_NEST_PARS], *lane; /* while it is printed */
+  int n_pars;
+  struct ptx_lin pars[PTX_NEST_PARS];
+};
+
 /* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS,
-                PTX_IN_PAIRS, PTX_PARTS };
+                PTX_IN_PAIRS, PTX_SHORT, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -91,6 +98,8 @@ struct ptx_plan {
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;
+  const char *short_entry;  /* NULL, or an entry of which a thread folds a whole row; of what wide says */
+  struct ptx_nest shorts;
   const char *turned_entry; /* NULL, or an entry that goes by tiles of a par loop and the lane loop */
   struct ptx_turned {
     const struct kir_stmt *par[PTX_TURNED_PARS], *lane, *load[PTX_TURNED]; /* while it is printed: the loops, and the loads .. */
@@ -109,15 +118,15 @@ struct ptx_plan {
   } pairs;
   const char *running_entry; /* NULL, or an entry of which a thread goes through a row with running combines */
   struct ptx_running {
-    const struct kir_stmt *par[PTX_RUNNING_PARS], *lane; /* while it is printed: the loops */
-    int n_pars, n_lines, width, bytes, group; /* width: of the widest element; bytes: of shared memory; group: elements at a time */
+    struct ptx_nest nest;
+    int n_lines, width, bytes, group; /* width: of the widest element; bytes: of shared memory; group: elements at a time */
     bool is_ordered;
     struct ptx_line_of {    /* a load or store along the row; is_back: neighbours stand the other way round */
       const struct kir_stmt *s;
       int buf, axis, width, at; /* at: where in shared memory */
       bool is_back;
     } line[PTX_RUNNING];
-    struct ptx_lin length, pars[PTX_RUNNING_PARS];
+    struct ptx_lin length;
   } running;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
@@ -161,6 +170,7 @@ struct ptx_shape {
   int floats_form;
   bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned; .. */
   bool is_shifted;          /* .. of long rows that are all as far from being aligned */
+  bool is_short;            /* .. of short rows, a thread each */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */

@@ -231,15 +231,21 @@ static void product(struct ptx_planner *m) {
   else library(m);
 }
 
+static bool nest(struct ptx_planner *m, struct ptx_nest *x) {
+  for (int i = 0; i < x->n_pars; i++) if (!lin(m, x->par[i]->at[0], &x->pars[i])) return false;
+  return true;
+}
+
 static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   const struct kir_stmt *lane = m->why ? NULL : ptx_find_wide(m->s, shape, &m->plan->wide);
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
+  else if (!ptx_find_short(m->s, &m->plan->wide, &m->plan->shorts) || !nest(m, &m->plan->shorts))
+    m->plan->shorts = (struct ptx_nest){ 0 };
 }
 
 static void running(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_running *r = &m->plan->running;
-  bool is_known = !m->why && ptx_find_running(m->s, shape, r) && lin(m, r->lane->at[0], &r->length);
-  for (int i = 0; is_known && i < r->n_pars; i++) is_known = lin(m, r->par[i]->at[0], &r->pars[i]);
+  bool is_known = !m->why && ptx_find_running(m->s, shape, r) && lin(m, r->nest.lane->at[0], &r->length) && nest(m, &r->nest);
   if (!is_known) *r = (struct ptx_running){ 0 };
 }
 
