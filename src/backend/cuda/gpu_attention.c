@@ -25,8 +25,8 @@
 enum { GROUP = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* GROUP: threads; MOST_FRAGMENTS: of 8 columns; MORE: bytes
                                      between rows */
 
-/* Blocks that are to find room on a processor: derivatives by queries take 123 registers then (ptxas 13.0), else 136, which only one
- * has room for. */
+/* Blocks that are to find room on a processor: derivatives by queries take 123 registers then (ptxas 13.0), else 136, which is
+ * room for one. */
 enum { QUERY_BLOCKS = 2 };
 
 /* Scores of f32 that become a factor are turned in shared memory: bytes of a row of them, and of all. */

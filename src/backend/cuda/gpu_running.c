@@ -43,8 +43,8 @@ static bool add_line(const struct survey *s, const struct shape_class *shape, co
   if (x->kind == KIR_LOAD && way == 0) return is_in;
   if (way == 0 || way == 2 || r->n_lines == PTX_RUNNING || (x->kind == KIR_LOAD && !is_in)) return false;
   if (x->kind == KIR_STORE && (x->op != KIR_SET || s->bufs[x->buf].is_loaded || s->bufs[x->buf].is_shared)) return false;
-  r->line[r->n_lines++] = (struct ptx_line_of){ .s = x, .buf = x->buf, .axis = axis_along(shape, x, r->nest.lane->var), .width = width,
-                                             .is_back = way < 0 };
+  r->line[r->n_lines++] = (struct ptx_line_of){ .s = x, .buf = x->buf, .axis = axis_along(shape, x, r->nest.lane->var),
+                                                .width = width, .is_back = way < 0 };
   if (r->width < width) r->width = width;
   return true;
 }
@@ -111,7 +111,8 @@ static int n_together(const struct ptx_running *r, int n) {
 bool ptx_find_running(const struct survey *s, const struct shape_class *shape, struct ptx_running *r) {
   int n = 0, n_loads = 0;
   *r = (struct ptx_running){ 0 };
-  if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !ptx_find_nest(s->k, &r->nest)) return false;
+  if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks) return false;
+  if (!ptx_find_nest(s->k, &r->nest)) return false;
   if (!has_prefix(r->nest.lane) || !look_in(s, shape, &r->nest.lane->body, true, r, &n) || !r->n_lines) return false;
   r->group = n_together(r, n);
   for (int i = 0; i < r->n_lines; i++) {
