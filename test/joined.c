@@ -146,18 +146,48 @@ SCOPED(arrays_that_a_function_updates_are_multiplied_before) {
     }
 }
 
-/* Softmax of the scores is folded by the product's own kernel, and what follows reads the values in two places. */
+/* Softmax of the scores is folded by the product's own kernel, or both products run together, and what follows reads the values in two
+ * places. */
 SCOPED(attention_of_one_token_reads_what_is_held_where_it_is) {
   struct joined x = { { WHOLE, SPLIT }, { 512, 1 } };
   for (int w = 0; w < n_ways; w++) {
     way_take(&ways[w]);
     weft_array *k = join(&x), *v = join(&x);
     weft_array *y = weft_matmul(weft_softmax(weft_mul(times(&x, true, k), weft_scalar(0.125)), -1), v);
+    const char *plan = weft_show(1, &y, "plan");
+    EXPECT_INT(strstr(plan, "from column 512 on") && strstr(plan, "from row 512 on"), ways[w].fuse);
     weft_array *joined = join(&x), *q = array_of(HEADS, 1, WIDTH, 3);
     EXPECT_OK(weft_eval(1, &joined));
     weft_array *want = weft_matmul(weft_softmax(weft_mul(weft_matmul(q, turned(joined)), weft_scalar(0.125)), -1), joined);
     EXPECT_SAME(y, want);
   }
+  way_leave();
+}
+
+static weft_array *attended(weft_array *scores, weft_array *v) {
+  weft_array *inside = weft_le(weft_iota(scores, 2), weft_scalar(299));
+  return weft_matmul(weft_softmax(weft_where(inside, scores, weft_scalar(-INFINITY)), -1), v);
+}
+
+/* What lies beyond a diagonal is 0, and not multiplied only where that is finite. */
+SCOPED(attention_of_one_token_to_some_keys_is_that_of_joined_ones) {
+  for (int w = 0; w < n_ways; w++)
+    for (int is_infinite = 0; is_infinite < 2; is_infinite++) {
+      way_take(&ways[w]);
+      struct joined x = { { WHOLE, SPLIT }, { 512, 1 } };
+      weft_array *v[2] = { part_of(WHOLE, 512, 5), weft_mul(part_of(WHOLE, 1, 9), weft_scalar(is_infinite ? INFINITY : 1)) };
+      weft_array *y = attended(times(&x, true, join(&x)), weft_concat(1, 2, v));
+      weft_array *k = join(&x), *both = weft_concat(1, 2, v), *q = array_of(HEADS, 1, WIDTH, 3);
+      EXPECT_OK(weft_eval(1, &k));
+      EXPECT_OK(weft_eval(1, &both));
+      EXPECT_SAME(y, attended(weft_matmul(q, turned(k)), both));
+      double *all, is_nan = 0;
+      size_t n;
+      all = all_f64(y, &n);
+      for (size_t i = 0; i < n; i++) is_nan += isnan(all[i]);
+      EXPECT_INT(is_nan, is_infinite ? HEADS * WIDTH : 0);
+      free(all);
+    }
   way_leave();
 }
 

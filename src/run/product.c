@@ -302,7 +302,10 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   text_add(t, ", b=");
   show_operand(s, c->maker[1], &c->b, t);
   if (c->b_run) text_addf(t, " in runs of %lld", (long long)c->b_run);
-  if (c->b_first) text_addf(t, ", from %s %lld on ", c->b_splits_rows ? "row" : "column", (long long)c->b_first), store_show(s, c->rest.store, t);
+  if (c->b_first) {
+    text_addf(t, ", from %s %lld on ", c->b_splits_rows ? "row" : "column", (long long)c->b_first);
+    store_show(s, c->rest.store, t);
+  }
   if (c->y.store >= 0) text_add(t, ", y="), store_show(s, c->y.store, t);
   text_add(t, ")");
 }

@@ -53,12 +53,13 @@ static bool are_finite(const uint8_t *at, int64_t n, weft_dtype t) {
   }
 }
 
-/* Whether the right operand of the second product is finite in this batch: then 0 times it is 0. */
+/* Whether the right operand of the second product is finite in this batch: then 0 times it is 0. One that stands in two places is
+ * multiplied by one row, and not looked at. */
 static bool is_finite(struct worker *t, int64_t batch) {
   if (t->finite_batch == batch || t->finite_batch == -2 - batch) return t->finite_batch == batch;
   const struct product *p = t->p;
   int64_t run = p->b.column == kir_width(p->b.dtype) ? p->n : 1;
-  bool good = true;
+  bool good = !p->first;
   for (int64_t i = 0; i < p->k && good; i++)
     for (int64_t j = 0; j < p->n && good; j += run) good = are_finite(operand_corner(t, &p->b, i, j), run, p->b.dtype);
   t->finite_batch = good ? batch : -2 - batch;

@@ -239,7 +239,7 @@ enum { LEAST_JOINED = 1 << 12 }; /* elements: fewer are copied in no time */
 
 static bool may_be_joined(const struct work *w, const struct group *g) {
   const struct node *n = g->product, *b = n->in[1];
-  if (work_is_for_device(w) || g->feeds || g->made_by[1] >= 0 || n->dims[n->rank - 2] != 1 || contract_is_turned(n)) return false;
+  if (work_is_for_device(w) || g->made_by[1] >= 0 || n->dims[n->rank - 2] != 1 || contract_is_turned(n)) return false;
   return n->in[0]->dtype == WEFT_F32 && b->dtype == WEFT_F32 && n->dims[n->rank - 1] <= DOTS_COLUMNS &&
          node_count(b) >= LEAST_JOINED && !contract_is_long(w, n);
 }
@@ -268,8 +268,8 @@ static bool stays(const struct work *w, const struct node *part) {
 }
 
 /* Part of a join, as the operand shows it. What was to be stored in the joined array gets a place of its own. */
-static bool part_place(struct work *w, const struct node *join, const struct node *part, const struct node *operand, const int axis[],
-                       struct binding *b) {
+static bool part_place(struct work *w, const struct node *join, const struct node *part, const struct node *operand,
+                       const int axis[], struct binding *b) {
   struct item *x = &w->item[part->slot];
   struct place p;
   if (x->into == join->slot) {
@@ -313,10 +313,10 @@ static bool find_joined(struct work *w, struct group *g) {
 bool makers_find(struct work *w) {
   for (int i = 0; i < w->n_groups && w->fuse; i++) {
     struct group *g = &w->group[i];
-    if (g->is_dead || !g->product || g->fed_by >= 0) continue;
-    for (int k = 0; k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
+    if (g->is_dead || !g->product) continue;
+    for (int k = 0; g->fed_by < 0 && k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
       if (!find_maker(w, g, k)) return false;
-    find_runs(w, g);
+    if (g->fed_by < 0) find_runs(w, g);
     if (!find_joined(w, g)) return false;
   }
   return true;
