@@ -170,3 +170,12 @@ def test_integers_next_to_a_number_are_floats():
     got = weft.nextafter(weft.array([1, -2, 0], dtype=weft.int8), weft.array([9, 9, -9], dtype=weft.int8))
     assert got.dtype == weft.float32
     np.testing.assert_array_equal(np.asarray(got), np.nextafter(np.array([1, -2, 0], "f"), np.array([9, 9, -9], "f")))
+
+
+def test_functions_of_the_standard_take_lists_and_numbers():
+    assert weft.signbit([-1.0, 0.0]).tolist() == [True, False] and weft.copysign(1.0, -2.0).item() == -1.0
+    assert weft.vecdot([1, 2], [3, 4]).item() == 11 and weft.cumulative_sum([1, 2]).tolist() == [1, 3]
+    assert weft.unique_counts([1, 2, 1]).counts.tolist() == [2, 1] and weft.unique_inverse((3, 1)).inverse_indices.tolist() == [1, 0]
+    assert weft.linalg.cross([1.0, 0, 0], [0, 1.0, 0]).tolist() == [0, 0, 1] and weft.matrix_transpose([[1, 2]]).tolist() == [[1], [2]]
+    assert weft.empty_like([1, 2]).shape == (2,) and [x.tolist() for x in weft.broadcast_arrays([1, 2], 3)] == [[1, 2], [3, 3]]
+    assert weft.isin([1, 2], [2]).tolist() == [False, True] and weft.nextafter(1.0, 2.0).item() > 1

@@ -168,3 +168,18 @@ def test_a_complex_matrix_that_is_singular_says_so():
     assert np.isnan(np.asarray(linalg.inv(a))).all() and linalg.inv_status(a).item() == 2 and linalg.det(a).item() == 0
     assert linalg.slogdet(a)[0].item() == 0 and linalg.slogdet(a)[1].item() == -np.inf
     assert linalg.cholesky_status(np.array([[1, 2j], [-2j, 1]])).item() == 2
+
+
+@pytest.mark.parametrize("dtype", ["bool_", "int8", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float8_e4m3fn", "float32", "float64"])
+def test_norms_of_what_has_no_room_for_squares(dtype):
+    d = getattr(weft, dtype)
+    x = weft.array([[100, -100], [3, 120]] if dtype != "bool_" else [[1, 0], [1, 1]]).astype(d)
+    x = x * 1000 if dtype == "int32" else x * 4 if dtype == "float16" else x
+    wide = np.asarray(x.astype(weft.float64))
+    eps = {"float16": 1e-3, "bfloat16": 8e-3, "float8_e4m3fn": 0.07}.get(dtype, 1e-6)
+    for ord in (2, 1, 3, np.inf, -np.inf, 0):
+        got = weft.linalg.vector_norm(x, ord=ord)
+        assert got.dtype == (d if "float" in dtype else weft.float32)
+        np.testing.assert_allclose(float(got), np.linalg.norm(wide.ravel(), ord), rtol=eps)
+    for ord in ("fro", 1, -1, np.inf, -np.inf):
+        np.testing.assert_allclose(float(weft.linalg.matrix_norm(x, ord=ord)), np.linalg.norm(wide, ord), rtol=eps)

@@ -4,6 +4,8 @@ import collections
 
 from . import _core, _run
 
+_array = _core.asarray
+
 # ---- Dtypes
 
 _DIGITS = {"float16": (5, 10), "bfloat16": (8, 7), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2), "float32": (8, 23), "float64": (11, 52),
@@ -112,6 +114,7 @@ def empty_like(x, /, *, dtype=None, device=None):
     >>> weft.empty_like(weft.ones(3)).shape
     (3,)
     """
+    x = _array(x)
     return empty(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
@@ -141,6 +144,7 @@ def broadcast_arrays(*arrays):
     >>> [x.shape for x in weft.broadcast_arrays(weft.ones((3, 1)), weft.ones(4))]
     [(3, 4), (3, 4)]
     """
+    arrays = [_array(x) for x in arrays]
     shape = broadcast_shapes(*(x.shape for x in arrays))
     return [_core.broadcast_to(x, shape) for x in arrays]
 
@@ -170,6 +174,7 @@ def matrix_transpose(x, /):
     >>> weft.matrix_transpose(weft.array([[1, 2]])).tolist()
     [[1], [2]]
     """
+    x = _array(x)
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose: an array of {x.ndim} axes")
     return _core.swapaxes(x, -1, -2)
@@ -191,6 +196,8 @@ def copysign(x1, x2, /):
 
 
 def _meet(x1, x2):
+    if not isinstance(x1, _core.array) and not isinstance(x2, _core.array):
+        x1 = _array(x1)
     x1 = x1 if isinstance(x1, _core.array) else _core.array(x1, x2.dtype)
     x2 = x2 if isinstance(x2, _core.array) else _core.array(x2, x1.dtype)
     dtype = _core.result_type(x1, x2)
@@ -211,6 +218,7 @@ def signbit(x, /):
     >>> weft.signbit(weft.array([-0.0, 1.0])).tolist()
     [True, False]
     """
+    x = _array(x)
     _expect_real("signbit", x)
     if not isdtype(x.dtype, "real floating"):
         return x < 0
@@ -263,6 +271,7 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
 
 
 def _so_far(fold, first, x, axis, dtype, include_initial):
+    x = _array(x)
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"an axis of the {x.ndim} has to be named")
@@ -299,6 +308,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     >>> weft.vecdot(weft.array([1, 2]), weft.array([3, 4])).item()
     11
     """
+    x1, x2 = _array(x1), _array(x2)
     if not -builtins.min(x1.ndim, x2.ndim) <= axis < 0:
         raise ValueError(f"vecdot: the axis {axis} is not among the last of both")
     if x1.shape[axis] != x2.shape[axis]:
@@ -321,6 +331,7 @@ def unique_all(x, /):
     >>> weft.unique_all(weft.array([3, 1, 3])).counts.tolist()
     [1, 2]
     """
+    x = _array(x)
     values, indices, inverse, counts = _core.unique(x, True, True, True)
     return _All(values, indices, _core.reshape(inverse, x.shape), counts)
 

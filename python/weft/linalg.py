@@ -30,26 +30,37 @@ def trace(x, /, *, offset=0, dtype=None):
 
 def cross(x1, x2, /, *, axis=-1):
     """The product of vectors of three elements, which stand along an axis."""
+    x1, x2 = _core.asarray(x1), _core.asarray(x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: vectors of {x1.shape[axis]} and {x2.shape[axis]} elements, not of 3")
     (a, b, c), (d, e, f) = ([_core.take(x, i, axis) for i in range(3)] for x in (x1, x2))
     return _core.stack([b * f - c * e, c * d - a * f, a * e - b * d], axis)
 
 
+def _within(fold, x):
+    """fold(|x|) in float32 at least, whatever the dtype: squares of integers and halves may not fit theirs."""
+    size = _core.abs(x)
+    dtype = size.dtype if size.dtype.name.startswith(("float", "bfloat")) else _core.float32
+    wide = size.astype(_core.float32) if size.dtype.size < 4 or dtype != size.dtype else size
+    return fold(wide).astype(dtype)
+
+
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     """(sum |x|^ord)^(1 / ord) over axes, all by default; inf: the largest, -inf: the smallest, 0: how many are not 0."""
-    size = _core.abs(x)
-    if ord == float("inf"):
-        return _core.max(size, axis=axis, keepdims=keepdims)
-    if ord == -float("inf"):
-        return _core.min(size, axis=axis, keepdims=keepdims)
-    if ord == 0:
-        return _core.sum(_core.not_equal(x, 0).astype(size.dtype), axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return _core.sum(size, axis=axis, keepdims=keepdims)
-    if ord == 2:
-        return _core.sqrt(_core.sum(size * size, axis=axis, keepdims=keepdims))
-    return _core.sum(size ** ord, axis=axis, keepdims=keepdims) ** (1 / ord)
+    def norm(size):
+        if ord == float("inf"):
+            return _core.max(size, axis=axis, keepdims=keepdims)
+        if ord == -float("inf"):
+            return _core.min(size, axis=axis, keepdims=keepdims)
+        if ord == 0:
+            return _core.sum(_core.not_equal(size, 0).astype(size.dtype), axis=axis, keepdims=keepdims)
+        if ord == 1:
+            return _core.sum(size, axis=axis, keepdims=keepdims)
+        if ord == 2:
+            return _core.sqrt(_core.sum(size * size, axis=axis, keepdims=keepdims))
+        return _core.sum(size ** ord, axis=axis, keepdims=keepdims) ** (1 / ord)
+
+    return _within(norm, x)
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
@@ -58,9 +69,13 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord not in (1, -1, float("inf"), -float("inf")):
         raise NotImplementedError(f"matrix_norm: ord={ord!r} wants singular values, which weft does not have yet")
-    sums = _core.sum(_core.abs(x), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
-    most = (_core.max if ord > 0 else _core.min)(sums, axis=(-2, -1), keepdims=True)
-    return most if keepdims else _core.squeeze(most, (-2, -1))
+
+    def norm(size):
+        sums = _core.sum(size, axis=-2 if abs(ord) == 1 else -1, keepdims=True)
+        most = (_core.max if ord > 0 else _core.min)(sums, axis=(-2, -1), keepdims=True)
+        return most if keepdims else _core.squeeze(most, (-2, -1))
+
+    return _within(norm, x)
 
 
 def _factored(a):
