@@ -147,6 +147,16 @@ static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dt
   return a && wanted && *wanted != dtype ? convert_cast(a, *wanted) : a;
 }
 
+/* Whether elements of a list, arrays among them, are of other ranks or sizes; those that are not known yet fit. */
+static int are_uneven(weft_array *a, weft_array *b, Py_ssize_t place) {
+  if (weft_check(a) || weft_check(b)) return 0; /* what is wrong with one of them is said */
+  int uneven = weft_rank(a) != weft_rank(b);
+  for (int i = 0; !uneven && i < weft_rank(a); i++)
+    uneven = weft_dim(a, i) >= 0 && weft_dim(b, i) >= 0 && weft_dim(a, i) != weft_dim(b, i);
+  if (uneven) PyErr_Format(PyExc_ValueError, "array: nested lists differ in shape: elements 0 and %zd are not alike", place);
+  return uneven;
+}
+
 /* A list with arrays in it: the elements, one above the other. */
 static weft_array *nest_arrays(PyObject *list, const weft_dtype *wanted) {
   PyObject *o = PySequence_Tuple(list); /* converting may run Python, which may change the list */
@@ -158,6 +168,7 @@ static weft_array *nest_arrays(PyObject *list, const weft_dtype *wanted) {
     a = convert_array(PyTuple_GET_ITEM(o, i), wanted, 0);
     if (!a) break;
     part[i] = weft_unsqueeze(a, 0);
+    if (are_uneven(part[0], part[i], i)) { a = NULL; break; }
   }
   if (a) a = weft_concat(0, (int)n, part);
   PyMem_Free(part);

@@ -270,7 +270,9 @@ def test_a_list_that_cannot_be_an_array_says_why():
         def __array__(self, *args, **kwargs):
             raise ValueError("of the element's own")
 
-    for wrong, text in (([[1], [2, 3]], "non-uniform length"), ([1, [2]], "non-uniform length"), ([object()], "an array cannot be made of a object"),
+    for wrong, text in (([[1], [2, 3]], "non-uniform length"), ([1, [2]], "non-uniform length"), ([mx.array([1.0]), 1.0], "non-uniform length"),
+                        ([1.0, mx.array([1.0])], "non-uniform length"), ([mx.ones((2, 3)), mx.ones((2, 2))], "non-uniform length"),
+                        ([object()], "an array cannot be made of a object"),
                         ([[1, Half()]], "an array cannot be made of a Half"), ([Wrong()], "of the element's own")):
         with pytest.raises((ValueError, OverflowError), match=text):
             mx.array(wrong)
