@@ -72,12 +72,23 @@ AIMS = {"normal": (2, ()), "uniform": (2, ()), "permutation": (1, ()), "sort 419
 BOUNDS = {
     "decoder": "since this row keys and values are read where they are and weights are asked for ahead: builds in turns, 3.17 ms of a processor and 3.89 before. Its 52 MB take {read_ms:.1f} ms at what the machine reads, but more than half stand in arrays below 2 MiB, in pages of 4 KiB: products as these read them at 20 GB/s on one thread, at 29 in huge pages",
     "encoder of 6, 64x84": "products at the rate of 2048^3, {product_rate:.0f} GFLOP/s, would take {product_ms:.0f} ms of it; 1.5 leaves 50 ms for all that is no product. On one thread (below) nine tenths of its time are patches, softmax 2.8 %, packing 3.3 (now less), GELU 2.0, norms 1.1; the peak of fma, 117 GFLOP/s, would be 1009 ms and 1.50 of torch.compile with nothing else done",
-    "permutation": "a stable sort by random words, the permutation that MLX has for the key; torch swaps one after the other. Its two columns are one function: they differ as much. "
-                   "To sort takes 12.5 ns of a processor a word, 5 of them to put runs of 512 in order, 2 to move words there",
-    "100 largest": "the row varied by 31 %: in time of the processor 2.7 of JAX (below)",
-    "conv2d 1 of 512": "weights were copied before they were packed; since they are packed where they are, 1.18 of torch in time of the processor (below)",
+    "100 largest": "the row varied by 31 %: in time of the processor 3.5 of JAX (below)",
+    "conv2d 1 of 512": "weights were copied before they were packed; since they are packed where they are, 1.12 of torch in time of the processor (below)",
+    "conv2d 1 of 128": "in time of the processor 1.04 of torch (below)",
+    "conv2d 1 of 64": "in time of the processor 0.94 of torch, ±7 % (below); in windows of 2026-11-18, which were not quiet, 0.92 (±39 %), 0.64 (±45 %) and 1.05 (±11 %)",
     "conv2d": "{operations:.3g} GFLOP, at {rate:.0f} GFLOP/s, 2048^3 has {product_rate:.0f}; time of the processor below",
 }
+# what the rows of convolutions do not say
+CONVOLUTIONS = [
+    "Convolutions by the clock are of the quiet machine of 2026-11-17, depthwise ones and the permutation of 2026-11-18, when they had become faster and the machine was not quiet:",
+    "that window had depthwise 3.18 and 2.41 of torch (±33 and ±38 %), a later one 2.02 of torch and 1.15 of torch.compile for eight images (±175 and ±297 %). In windows of that night",
+    "eight images of 64 to 64 were at 0.51 to 0.85 and 512 to 512 at 0.79 to 1.13 of torch and torch.compile, with two threads that took longer than one alone does: so their aims are",
+    "met by the clock of the day before, and not in time of the processor (below), where they are 0.78 and 0.81 of torch. On one thread of this machine fma reach 113 GFLOP/s, weft's",
+    "products 103 to 106 (2048^3, torch 92). Eight images of 64 to 64 are 17.9 ms of products at that rate, torch takes 18.2 for all of it and weft 22.4: to turn channels and pad takes two",
+    "passes, 1.9 ms, and the products by two of the three rows of the kernel are stored before they are added (one image takes 2.3 ms, eight times that would be 18.7). 512 to 512 of 7² are",
+    "18.0 ms of products at weft's rate. torch takes 16.1 for all, 115 GFLOP/s if it made every product, more than fma reach: a fifth of them are with zeros around the image, and weft makes",
+    "those. Depthwise 7x7 of one image is 0.26 ms of multiplications alone on one thread, torch takes 0.46: twice as fast as that is beyond one thread; weft takes 0.37.",
+]
 MET = 0.95  # of an aim: nobody can tell it from the noise
 
 
@@ -99,6 +110,7 @@ def aims(rows, read):
         if aim and peers:
             ratio, name = min((row.ratio(n)[0], n) for n in peers)
             out.append(f"| {row.name} | {aim[0]} | {report.figure(ratio)} of {name} | {'' if ratio >= MET * aim[0] else bound(row, rows, read)} |")
+    out += ["", *CONVOLUTIONS]
     row = next((r for r in rows if r.name == "1x4096 by 4096^2 of 4 bits"), None)
     if not row:
         return out
@@ -108,7 +120,9 @@ def aims(rows, read):
                   "stored, and half a shuffle that brings rows to lanes. On Zen 4 these five alone, from registers, take 3.0 cycles; all of it 4.1 from the",
                   "second cache, which is 0.57 ms on two threads before anything is read from memory. Three other ways were measured, of the same bits: `q s` by",
                   "one fma of a sum that has `q` in its lowest bits (4.2 cycles as a ternary operation, 3.8 by an and), and four words turned at a time while",
-                  "those before are multiplied (3.9)."]
+                  "those before are multiplied (3.9). llama.cpp's kernel for such a product (`ggml_vec_dot_q4_0_q8_0` of the wheel gpt4all 2.8.2, 2026-11-18) takes 0.66 ms of",
+                  "one thread for all rows, 14 GB/s, where weft takes 1.4 to 1.7: it rounds the vector to 8 bits and adds integers. weft multiplies floats, with the bits of weights that were",
+                  "dequantised before."]
 
 
 def table(rows, read, threads):
