@@ -164,6 +164,28 @@ TEST(cuda_rows_that_take_the_place_of_others_have_the_bits_of_the_host) {
   expect_same(WEFT_F32, rows, 29999, 3, 3);
 }
 
+/* One kernel on views that begin anywhere, of sizes that come again: how the first was launched is remembered, and not for all. */
+TEST(cuda_launches_like_the_first_and_others_have_the_bits_of_the_host) {
+  static const int64_t from[] = { 0, 0, 1, 4, 3, 0, 2, 8, 1, 0 }, n[] = { 1024, 1024, 1024, 1024, 1023, 1024, 7, 1024, 1024, 1025 };
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_reshape(matrix(WEFT_F32, 1, 1100), 1, (int64_t[]){ 1100 });
+  EXPECT_OK(weft_eval(1, &x));
+  for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+    size_t bytes = 0;
+    void *got[2];
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      got[device] = bits_of(made(0, weft_slice(x, 0, from[i], from[i] + n[i], 1)), &bytes);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    EXPECT_INT(bytes, (size_t)n[i] * sizeof(float));
+    if (memcmp(got[0], got[1], bytes)) test_fail(__FILE__, __LINE__, "%lld elements from %lld on", (long long)n[i], (long long)from[i]);
+    free(got[0]), free(got[1]);
+  }
+  weft_scope_discard(s);
+}
+
 /* Rows of odd lengths, all of which begin as far from 16 bytes as what is made of them, or not. */
 TEST(cuda_rows_that_are_shifted_have_the_bits_of_the_host) {
   if (!has_gpu()) return;
