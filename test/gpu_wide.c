@@ -235,7 +235,9 @@ static weft_array *folded(int which, weft_array *x, int64_t n) {
   weft_array *small = weft_mul(x, weft_scalar(0.1)); /* last bits of sums show the order */
   switch (which) {
     case 0: return weft_sum(small, -1);
-    case 1: return weft_max(weft_where(weft_gt(x, weft_scalar(3)), weft_scalar(NAN), weft_neg(x)), -1);
+    case 1: /* which NaN it is has no order to keep */
+      small = weft_max(weft_where(weft_gt(x, weft_scalar(3)), weft_scalar(NAN), weft_neg(x)), -1);
+      return weft_where(weft_isnan(small), weft_scalar(-5), small);
     case 2: return weft_add(weft_mean(weft_mul(small, small), -1), weft_sum(weft_mul(small, weft_add(weft_cast(weft_iota(weft_reshape(weft_slice(weft_slice(x, 0, 0, 1, 1), 1, 0, 1, 1), 1, &n), 0), WEFT_F32), weft_scalar(0.5))), -1));
     case 3: return weft_prod(small, -1);
     default: return weft_sum(weft_where(weft_gt(x, weft_scalar(0)), weft_scalar(-0.0), weft_mul(x, weft_scalar(-0.0))), -1);
