@@ -264,6 +264,17 @@ MAKE(fft) {
   if (a < 0 || form(p, a)->dims[form(p, a)->rank - 1] > LONGEST) return false;
   return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ is_real && once_in(p, 2), any(p, 2), !p->is_smooth && once_in(p, 2) }));
 }
+BUILD(irfft) { /* p[0]: of how many; p[1]: of x + i x backwards */
+  return weft_irfft(s->p[1] ? weft_complex(in[0], weft_flip(in[0], -1)) : in[0], s->p[0], 0.5);
+}
+MAKE(irfft) {
+  enum { LONGEST = 150 };
+  int a = pick(p, KNOWN | RANK_1 | FULL | (p->is_smooth ? FLOAT : 0));
+  int64_t m = a < 0 ? 0 : form(p, a)->dims[form(p, a)->rank - 1];
+  if (m < 1 || m > LONGEST) return false;
+  bool is_real = !plain_is_complex(form(p, a)->dtype), is_odd = m == 1 || once_in(p, 2);
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ 2 * m - 2 + is_odd, is_real && once_in(p, 2) }));
+}
 BUILD(gather_mm) { return weft_gather_mm(in[2], in[2], weft_full(WEFT_I32, WEFT_DIMS(2), 0), NULL); }
 BUILD(block_masked_mm) { return weft_block_masked_mm(in[2], in[2], 2, NULL, weft_full(WEFT_BOOL, WEFT_DIMS(1, 1), (double)s->p[0]), NULL); }
 BUILD(segmented_mm) { return weft_segmented_mm(in[2], in[2], weft_from(WEFT_I32, WEFT_DIMS(2, 2), (int32_t[]){ 0, 1, (int32_t)(s->p[0] & 1), 2 })); }

@@ -31,7 +31,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(view, 2, false, view) X(to_f8, 1, false, view) X(from_f8, 1, false, view)                                                        \
   X(inner, 1, true, small_product) X(outer, 1, true, small_product) X(addmm, 1, true, small_product) X(matrix_power, 1, true, small_product) \
   X(hadamard, 1, true, small_product) X(gather_mm, 1, true, small_product) X(block_masked_mm, 1, true, small_product)                 \
-  X(segmented_mm, 1, true, small_product) X(fft, 2, true, fft)                                                                                            \
+  X(segmented_mm, 1, true, small_product) X(fft, 2, true, fft) X(irfft, 1, true, irfft)                                                                   \
   X(rot90, 2, true, rot90) X(meshgrid, 2, true, kron) X(kron, 2, true, kron)                                                         \
   X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search) X(topk, 1, false, rank) X(argtopk, 1, false, rank) \
   X(partition, 1, false, rank) X(argpartition, 1, false, rank) X(quantile, 1, false, quantile) X(nanquantile, 1, false, quantile)                                        \
