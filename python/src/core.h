@@ -58,7 +58,7 @@ PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result in the 
 PyObject *op_end_as(PyTypeObject *, weft_scope *, weft_array *result);
 
 /* apart.c: threads that have no GIL between them. With it a guard is nothing. */
-void run_apart(void (*work)(void *), void *of);          /* while no other thread is in the middle of an operation. It calls no Python */
+void run_apart(void (*work)(void *), void *of); /* while no other thread is in the middle of an operation. It calls no Python */
 #ifdef Py_GIL_DISABLED
 #define GUARD(name)   static PyMutex name
 #define guard(name)   PyMutex_Lock(&name)

@@ -38,7 +38,8 @@ static int is_signed(const char *s) { return strstr(s, ": ") || strstr(s, "() ")
 void raised_by(const char *name) {
   PyObject *type, *value, *trace, *text = NULL;
   PyErr_Fetch(&type, &value, &trace);
-  int is_ours = !trace && (type == no_axis || type == no_place || type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError);
+  int is_plain = type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError;
+  int is_ours = !trace && (is_plain || type == no_axis || type == no_place);
   const char *s = is_ours && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
   if (s && !is_signed(s)) {
     PyErr_Format(type, "%s: %s", name, s);

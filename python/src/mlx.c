@@ -114,7 +114,9 @@ static PyObject *take_back(struct brought *b, PyObject *result) {
 static weft_array *matmul(weft_array *, weft_array *);
 
 /* A product with a number or a list is a mistake of types: other operators take numbers. */
-static int is_no_factor(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || stands_for_number(o) || !is_operand(o); }
+static int is_no_factor(PyObject *o) {
+  return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || stands_for_number(o) || !is_operand(o);
+}
 
 /* MLX's arrays have no & | ^ << >> of something before them: that such a call fails is a matter of types there. What else
  * cannot be made an operand is a wrong value. */
@@ -529,7 +531,8 @@ PyTypeObject mlx_array_type = {
 int mlx_add(PyObject *module) {
   PyObject *mlx = PyModule_New("weft.mlx.core");
   mlx_array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity */
-  if (!mlx || !(changed = PyDict_New()) || PyType_Ready(&mlx_array_type) || PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
+  if (!mlx || !(changed = PyDict_New()) || PyType_Ready(&mlx_array_type) ||
+      PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
       dtype_add_all(mlx, &mlx_array_type) || PyModule_AddFunctions(mlx, functions) || PyModule_AddFunctions(mlx, place_functions) ||
       names_install(mlx_names, mlx, &mlx_array_type, "weft.mlx.core"))
     return Py_XDECREF(mlx), -1;

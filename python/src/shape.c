@@ -203,7 +203,7 @@ weft_array *call_join(const struct name *row, PyObject *const arg[]) {
   weft_array *(*join)(int, int, weft_array *const[]) = (weft_array * (*)(int, int, weft_array *const[])) row->function;
   struct list l;
   int64_t axis = 0;
-  int is_stack = join == weft_stack, is_flat = arg[1] == Py_None && !is_stack; /* to stack along no axis is to MLX along the first */
+  int is_stack = join == weft_stack, is_flat = arg[1] == Py_None && !is_stack; /* stacked along no axis is to MLX along the first */
   int is_first = arg[1] == Py_None && is_stack && flavour() == &mlx_array_type;
   if ((!is_flat && !is_first && convert_integer(arg[1], &axis)) || list_take(&l, arg[0])) return NULL;
   weft_array **part = PyMem_Malloc((size_t)(l.n ? l.n : 1) * sizeof *part), *joined = NULL;

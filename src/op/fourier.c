@@ -62,7 +62,7 @@ struct fourier_pass {
 #define LANE_BYTES 4
 #include "op/lanes.h"
 
-enum { VECTOR_RUN = 16 }; /* as many floats as the widest vector has: where fewer b, and more k, are side by side, they are turned */
+enum { VECTOR_RUN = 16 }; /* floats of the widest vector: where fewer b, and more k, are side by side, they are turned */
 
 /* Elements of two vectors by their numbers, those of b after those of a. */
 #if defined __clang__ || __GNUC__ >= 12
@@ -146,8 +146,8 @@ static void run_row(int n_passes, struct fourier_pass pass[], int64_t n, bool is
   }
 }
 
-void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re, void *to_im,
-                  void *room) {
+void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re,
+                  void *to_im, void *room) {
   size_t size = is_wide ? sizeof(double) : sizeof(float), row = (size_t)n * size;
   struct fourier_pass pass[MOST_PASSES];
   const uint8_t *x = re, *y = im, *c = turns;

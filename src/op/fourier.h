@@ -17,7 +17,7 @@ void fourier_write_turns(int64_t n, double *room, bool is_wide, void *to); /* ro
 
 size_t fourier_room(int64_t n, bool is_wide); /* bytes that a thread works in */
 /* Rows of n floats, or doubles; im NULL: it is 0. */
-void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re, void *to_im,
-                  void *room);
+void fourier_rows(int64_t n, bool is_wide, const void *turns, int64_t rows, const void *re, const void *im, void *to_re,
+                  void *to_im, void *room);
 
 #endif

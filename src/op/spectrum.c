@@ -106,8 +106,8 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
 static const struct many results = { count, type, vjp, jvp, map };
 const struct op op_fourier = { .name = "fourier", .kind = OP_LIBRARY, .again = again, .many = &results, .library = &step };
 
-/* ---- turns of lengths that were asked for lately, so that many short transforms do not write them each time. Whoever finds the lock
- * taken writes his own. When the room is full, it is emptied ---- */
+/* ---- turns of lengths that were asked for lately, so that many short transforms do not write them each time. Whoever finds the
+ * lock taken writes his own. When the room is full, it is emptied ---- */
 
 enum { KEPT_BYTES = 1 << 18, KEPT_MOST = 64 };
 static struct {
@@ -198,12 +198,14 @@ static weft_array *of_half(const char *fn, weft_array *x, int64_t n, double scal
   int64_t count = n / 2 + 1;
   if (n < 1) bad = array_bad(WEFT_ERR_SHAPE, "%s: of %lld elements, not one or more", fn, (long long)n);
   else if (!of->rank || of->dims[of->rank - 1] != count)
-    bad = array_bad(WEFT_ERR_SHAPE, "%s: %s has not the %lld frequencies of %lld elements in its last axis", fn, shape_show(of, &text),
-                    (long long)count, (long long)n);
+    bad = array_bad(WEFT_ERR_SHAPE, "%s: %s has not the %lld frequencies of %lld elements in its last axis", fn,
+                    shape_show(of, &text), (long long)count, (long long)n);
   node_release(of);
   if (bad) return bad;
-  weft_array *twice = are_twice(fn, n, count), *none = weft_cast(weft_scalar(0), d), *by = weft_scalar(2 * scale), *part[2], *ends[2];
-  part[1] = weft_cast(dtype_is_complex(t) ? weft_real(x) : x, d), part[0] = dtype_is_complex(t) ? weft_imag(x) : zeros_like(part[1]);
+  weft_array *twice = are_twice(fn, n, count), *none = weft_cast(weft_scalar(0), d), *by = weft_scalar(2 * scale);
+  weft_array *part[2], *ends[2];
+  part[1] = weft_cast(dtype_is_complex(t) ? weft_real(x) : x, d);
+  part[0] = dtype_is_complex(t) ? weft_imag(x) : zeros_like(part[1]);
   part[1] = weft_where(twice, weft_mul(part[1], by), weft_mul(part[1], weft_scalar(scale)));
   part[0] = weft_where(twice, weft_mul(part[0], by), none);
   for (int k = 0; k < 2 && n > count; k++)

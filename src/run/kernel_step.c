@@ -79,8 +79,9 @@ struct failure *step_index_failure(const struct step *s, int site, int64_t at) {
   const struct site *t = &s->site[site];
   if (t->is_told) return fail(t->status, t->origin, "%s", t->text);
   if (t->a_step)
-    return fail(WEFT_ERR_INDEX, t->origin, "%s: the index at place %lld is out of range for an axis of %lld (step %lld of the loop)",
-                t->text, (long long)(at % t->a_step), (long long)t->bound, (long long)(at / t->a_step));
+    return fail(WEFT_ERR_INDEX, t->origin,
+                "%s: the index at place %lld is out of range for an axis of %lld (step %lld of the loop)", t->text,
+                (long long)(at % t->a_step), (long long)t->bound, (long long)(at / t->a_step));
   return fail(WEFT_ERR_INDEX, t->origin, "%s: the index at place %lld is out of range for an axis of %lld", t->text, (long long)at,
               (long long)t->bound);
 }

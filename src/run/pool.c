@@ -8,8 +8,8 @@
  * A thread that is woken is often put on the processor of him who wakes it, where it waits until he has done the work alone.
  * So the threads keep off the owner's processor.
  *
- * Where other programs use the processors, a thread that has joined may be put aside in the middle of its part for milliseconds, while
- * the owner waits. Whether short jobs end sooner for being shared is measured: see pool_pays. */
+ * Where other programs use the processors, a thread that has joined may be put aside in the middle of its part for milliseconds,
+ * while the owner waits. Whether short jobs end sooner for being shared is measured: see pool_pays. */
 #define _GNU_SOURCE
 #include "run/pool.h"
 #include <limits.h>
@@ -33,8 +33,8 @@
  * thread is asked for again. WAKE_AFTER .. WAKE_SELDOM: askings after which a sleeping thread is woken, see pool_is_awake. */
 enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, WAKE_SELDOM = 1024 };
 
-/* Jobs that take less than SHORT_NS by one thread are looked at, TRIAL at a time; where they lost, as many of the next are not shared
- * as are between PAUSE and PAUSE_MOST, twice as many each time that a trial fails again. */
+/* Jobs that take less than SHORT_NS by one thread are looked at, TRIAL at a time; where they lost, as many of the next are not
+ * shared as are between PAUSE and PAUSE_MOST, twice as many each time that a trial fails again. */
 enum { SHORT_NS = 2000000, TRIAL = 8, PAUSE = 64, PAUSE_MOST = 1024 };
 
 struct pool_job {
@@ -204,7 +204,8 @@ static struct { int64_t shared, alone; int n, pause; } trial; /* ns that jobs to
 void pool_insist(void) { atomic_store_explicit(&is_told, true, memory_order_relaxed); }
 
 bool pool_pays(void) {
-  if (atomic_load_explicit(&unshared, memory_order_relaxed) <= 0 || atomic_load_explicit(&is_told, memory_order_relaxed)) return true;
+  if (atomic_load_explicit(&unshared, memory_order_relaxed) <= 0) return true;
+  if (atomic_load_explicit(&is_told, memory_order_relaxed)) return true;
   atomic_fetch_sub_explicit(&unshared, 1, memory_order_relaxed);
   return false;
 }

@@ -124,6 +124,7 @@ static void cut_for_threads(struct product *p) {
   if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */
   if (!p->packs.a && !p->c->has_whole_rows) cut_columns(p, wanted);
   cut_rows(p, wanted);
+  if (p->c->y.store >= 0 && !p->c->has_whole_rows) cut_columns(p, p->threads); /* 49 rows are five parts, whoever waits */
   p->cut.cell_parts = divide_up(p->cut.n_parts, p->cut.n_row_cells);
   p->cut.cell_columns = divide_up(p->cut.n_strips, p->cut.n_column_cells) * p->cut.width;
 }

@@ -62,8 +62,8 @@ static size_t measure_pieces(const struct product *p) {
   return padded(a > b ? a : b);
 }
 
-/* Room for a row of a product that feeds another is the next power of two: keys that become more, token by token, take the same room
- * again, and the same block of memory. */
+/* Room for a row of a product that feeds another is the next power of two: keys that become more, token by token, take the same
+ * room again, and the same block of memory. */
 static size_t room_of_rows(const struct product *p, int64_t rows, int64_t row) {
   size_t bytes = padded(rows * row), room = LEAST_ROOM;
   if (!p->then || rows > 1) return bytes;

@@ -58,8 +58,8 @@ static bool may_feed(struct work *w, const struct node *x, const struct node *pr
   if (g < 0 || !w->group[g].product || w->group[g].fed_by >= 0 || w->group[g].n_items < 2) return false;
   const struct node *first = w->group[g].product;
   int64_t bytes = node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
-  return (bytes >= LEAST_BYTES || is_one_row(x)) && has_shape_of(x, first) && has_rows_of(product, x) && group_gives_only(w, &w->group[g], x) &&
-         contract_takes_rows(first) && contract_takes_rows(product);
+  return (bytes >= LEAST_BYTES || is_one_row(x)) && has_shape_of(x, first) && has_rows_of(product, x) &&
+         group_gives_only(w, &w->group[g], x) && contract_takes_rows(first) && contract_takes_rows(product);
 }
 
 void chains_find(struct work *w) {

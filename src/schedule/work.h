@@ -42,7 +42,7 @@ struct group {
   struct maker *maker;        /* the only result is an operand of a product, and never whole */
   struct binding right;       /* of the product: where its right operand stands, if that is in runs; */
   int64_t run;                /* rows of one; 0: it is not (see b_run in step.h) */
-  int64_t first;              /* of the product: its right operand is `right`, and `rest` behind it (see b_first in step.h); 0: no */
+  int64_t first;              /* of the product: its right operand is `right`, `rest` behind it (see b_first in step.h); 0: no */
   bool splits_rows;
   struct binding rest;
   int n_items, room;
