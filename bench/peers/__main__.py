@@ -28,9 +28,11 @@ bf16 with `WEFT_HALVES` 1 0.62 ms, 1.30, 1.12, without it 2.02 ms, 0.40, 0.34; 6
 slots 27.4 ms, 2.45, 2.48 (NumPy 1.46); encoder of 8x14 tokens 7.7 ms, 1.21, 2.57, with weights held 4.8 ms, 1.88, 4.29, of 64x84 tokens 89 ms, 4.4, 4.0; decoder step
 1.20 ms, 4.2, 5.1; normal 1.49 ms, 12.9, 11.3; uniform 0.92 ms, torch 19.
 At 04:15, in the same way, weft's time and how much longer NumPy and torch take: permutation 2.20 ms, 6.2, 7.4; sort 11.3 ms, 1.9, 44; argsort 12.8 ms, 14, 36; sort of i64
-11.1 ms, 5.0, 8.8; median 1.51 ms, 10, 70; 100 largest 0.28 ms, 7.4, 12.6; selection 4.07 ms, 37, 5.6; uniform 0.97 ms, 15, 28. Of weft alone: convolutions of eight images
-1.91, 1.17, 3.14 ms, depthwise 0.37, of one image 0.34, 0.37, 1.93, depthwise 0.10: beside torch's times of 18:44 above, those are behind (0.83, 0.86, 0.49; 1.0, 0.63, 0.18); a
-vector by 4096² of 4 bits 152 µs, 69 GB/s, histogram 1.20, Cholesky 0.20."""
+11.1 ms, 5.0, 8.8; median 1.51 ms, 10, 70; 100 largest 0.28 ms, 7.4, 12.6; selection 4.07 ms, 37, 5.6; uniform 0.97 ms, 15, 28. A
+vector by 4096² of 4 bits 152 µs, 69 GB/s. At 04:34, weft's time and how much longer torch and JAX take: conv2d of eight images 64 to 64 2.12 ms, 1.00, 1.58; 128 to 256
+1.35 ms, 0.97, 1.56; 512 to 512 of 7² 3.24 ms, 0.62, 1.77; depthwise 0.46 ms, 2.09, 56; of one image 0.38 ms, 1.42, 1.85; 0.36 ms, 1.23, 2.47; 0.96 ms, 0.63, 2.42 (1.93 ms
+while its 49 rows were five cells for sixteen threads); depthwise 0.12 ms, 2.97, 36; histogram 1.57 ms, 1.74, 40; Cholesky 0.23 ms, 85, 186 (NumPy 140). 512 to 512 of 7² is
+behind torch; what it waits for there is not measured yet."""
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
 
 
