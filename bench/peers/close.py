@@ -80,10 +80,10 @@ BOUNDS = {
 }
 # what the rows of convolutions do not say
 CONVOLUTIONS = [
-    "Convolutions by the clock are of the quiet machine of 2026-11-17, depthwise ones and the permutation of 2026-11-18, when they had become faster and the machine was not quiet:",
-    "that window had depthwise 3.18 and 2.41 of torch (±33 and ±38 %), a later one 2.02 of torch and 1.15 of torch.compile for eight images (±175 and ±297 %). In windows of that night",
-    "eight images of 64 to 64 were at 0.51 to 0.85 and 512 to 512 at 0.79 to 1.13 of torch and torch.compile, with two threads that took longer than one alone does: so their aims are",
-    "met by the clock of the day before, and not in time of the processor (below), where they are 0.78 and 0.81 of torch. On one thread of this machine fma reach 113 GFLOP/s, weft's",
+    "Convolutions and the permutation by the clock of two quiet cores on 2026-11-18, all systems in one run: eight images of 64 to 64 10.1 ms, 0.92 of torch (±37 %, whose rounds differ so",
+    "much), 0.91 of torch.compile; 128 to 256 5.2 ms, 1.24 of JAX; 512 to 512 9.9 ms, 0.81 of torch (±27 %), 0.94 of torch.compile; depthwise 1.53 ms, 1.70 of torch (±37 %), 3.09 of",
+    "torch.compile; of one image 1.30 ms, 1.51 of JAX and 1.81 of torch; 0.70, 1.76 and 1.78; 2.27, 2.43 and 1.47; depthwise 0.20, 2.81 of torch; permutation 4.6 ms, 1.21 of torch. Encoder of",
+    "64x84 tokens 1.38 of JAX, decoder 1.86 ms, 1.79 of NumPy, 28 of the 34 GB/s that can be read: twice as fast as NumPy would be 31. On one thread of this machine fma reach 113 GFLOP/s, weft's",
     "products 103 to 106 (2048^3, torch 92). Eight images of 64 to 64 are 17.9 ms of products at that rate, torch takes 18.2 for all of it and weft 22.4: to turn channels and pad takes two",
     "passes, 1.9 ms, and the products by two of the three rows of the kernel are stored before they are added (one image takes 2.3 ms, eight times that would be 18.7). 512 to 512 of 7² are",
     "18.0 ms of products at weft's rate. torch takes 16.1 for all, 115 GFLOP/s if it made every product, more than fma reach: a fifth of them are with zeros around the image, and weft makes",
