@@ -214,9 +214,8 @@ static const struct row {
   work *make;
   int repeats;
   double bytes;                        /* that must move */
-  const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), w (small bf16),
-      o (ones of
-                                          bf16), p (positive definite f32) and dims; i: count and limit of indices */
+  const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), w (small bf16), o (ones
+                                          of bf16), p (positive definite f32) and dims; i: count and limit of indices */
 } rows[] = {
   { "copy-64M-f32", copy, REPEATS, 8 * 0x1p26, "f 67108864" },
   { "fma-64M-f32", muladd, REPEATS, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },

@@ -91,7 +91,7 @@ static int n_unshared(int n, bool is_crowded) {
   struct crowd c = { pthread_self(), is_crowded };
   int alone = 0;
   for (int i = 0; i < n; i++) {
-    if (pool_pays()) pool_run(4, 2, be_put_aside, &c);
+    if (pool_pays(0)) pool_run(4, 2, be_put_aside, &c);
     else alone++;
   }
   return alone;
@@ -99,7 +99,7 @@ static int n_unshared(int n, bool is_crowded) {
 
 TEST(short_work_is_not_shared_for_a_while_where_that_takes_longer) {
   if (getenv("WEFT_THREADS")) { test_skip("WEFT_THREADS says how many threads there are"); return; }
-  EXPECT(pool_pays());
+  EXPECT(pool_pays(0));
   EXPECT(n_unshared(300, true) > 200);
   int alone = 1;
   for (int r = 0; r < 300 && alone; r++) alone = n_unshared(100, false); /* a pause, and then a trial that succeeds */

@@ -7,7 +7,6 @@
 #include "run/pool.h"
 
 enum { GRAIN = 1 << 16 };   /* a part of less work than this is not worth a thread */
-enum { SHORT = 256 };       /* grains: about a millisecond of one thread */
 enum { PARTS = 4, EVEN = 4 }; /* parts a thread, of so many grains or more: slow ones even out */
 enum { ALIGN = 64 };        /* bytes */
 enum { LANES = 128, FEW_LANES = 32 }; /* lanes are cut between as many: those that stay together are interleaved */
@@ -96,7 +95,7 @@ static int64_t parts(const struct launching *r, int threads) {
   if (threads < 2 || r->n < 2) return 1;
   double all = r->per_iteration ? (double)r->n * r->per_iteration : work(r, &r->k->body);
   double grains = all / GRAIN, rounds = grains / EVEN / threads;
-  if (grains < 2 || (grains < SHORT && !pool_pays())) return 1;
+  if (grains < 2 || !pool_pays(all)) return 1;
   if (grains < threads) return (int64_t)grains;
   return threads * (rounds < 1 ? 1 : rounds > PARTS ? PARTS : (int64_t)rounds);
 }

@@ -21,7 +21,6 @@ void library_stores(struct schedule *s, struct step *p, store_visitor *v, void *
 
 enum {
   GRAIN = 1 << 16, /* operations; fewer are not worth to wake a thread */
-  SHORT = 256,     /* grains: about a millisecond of one thread */
   CUTS = 4         /* ranges a thread, at least: slow ones even out; between them it is asked whether to go on. But one where
                       there are rounds, which are cut for threads alone */
 };
@@ -84,8 +83,9 @@ static struct failure *run_rounds(struct library_call *c, struct ranges_run *x, 
 static size_t shared_bytes(const struct library *l, const struct library_call *c) { return l->shared ? l->shared(c) : 0; }
 
 static struct failure *run_all(const struct library *l, const struct library_call *c, struct run *r) {
-  int threads = n_parts(l, c) > 1 && l->operations(c) / GRAIN < SHORT && !pool_pays() ? 1 : r->threads;
-  int64_t n = n_ranges(l, c, threads), parts = n_parts(l, c);
+  int64_t parts = n_parts(l, c);
+  int threads = parts > 1 && !pool_pays(l->operations(c)) ? 1 : r->threads;
+  int64_t n = n_ranges(l, c, threads);
   if (!n) return NULL;
   struct failure **failure = mem_alloc(sizeof *failure * (size_t)(n + 1));
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");

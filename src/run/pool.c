@@ -35,7 +35,7 @@ enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, 
 
 /* Jobs that take less than SHORT_NS by one thread are looked at, TRIAL at a time; where they lost, as many of the next are not
  * shared as are between PAUSE and PAUSE_MOST, twice as many each time that a trial fails again. */
-enum { SHORT_NS = 2000000, TRIAL = 8, PAUSE = 64, PAUSE_MOST = 1024 };
+enum { SHORT_NS = 2000000, TRIAL = 8, PAUSE = 64, PAUSE_MOST = 1024, SHORT = 1 << 24 }; /* operations, as they are asked for */
 
 struct pool_job {
   int n, seats;
@@ -203,8 +203,8 @@ static struct { int64_t shared, alone; int n, pause; } trial; /* ns that jobs to
 
 void pool_insist(void) { atomic_store_explicit(&is_told, true, memory_order_relaxed); }
 
-bool pool_pays(void) {
-  if (atomic_load_explicit(&unshared, memory_order_relaxed) <= 0) return true;
+bool pool_pays(double operations) {
+  if (operations >= SHORT || atomic_load_explicit(&unshared, memory_order_relaxed) <= 0) return true;
   if (atomic_load_explicit(&is_told, memory_order_relaxed)) return true;
   atomic_fetch_sub_explicit(&unshared, 1, memory_order_relaxed);
   return false;

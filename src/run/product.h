@@ -214,6 +214,7 @@ void product_cut_patches(struct product *);
 void product_cut_cells(struct product *, int64_t columns, int64_t parts); /* at most these a cell; what is packed has been chosen */
 int64_t product_parts_in(const struct product *, int64_t columns, int64_t bytes); /* of cells of so many columns and bytes */
 bool product_may_share(const struct product *);     /* threads may pack all of b together */
+bool product_has_one_right(const struct product *); /* the same b for all batches, if it is not made */
 
 /* product_pack.c */
 struct operand_block { const uint8_t *at; int64_t row, column; }; /* elements of an operand where they can be read */

@@ -12,7 +12,6 @@ enum {
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows: it stays in the second cache while a kernel folds it */
   UNEVEN_PARTS = 16,        /* more than so many a thread are as good as equally many for all */
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
-  SHORT = 1 << 25,          /* products: about a millisecond of one thread */
   SHARE = 1 << 17,          /* of those who come the least: a step of a decoder takes 2.0 ms on 16 cores if it is GRAIN, then 1.4 */
   FINE_GRAIN = 1 << 15,     /* nor less to share them with one that is awake: 64^3 takes 5.4 us by one, 3.6 by two; .. */
   NEAR = 8,                 /* .. where there are more threads than that, which are far apart, .. */
@@ -34,7 +33,7 @@ int product_threads(const struct product *p, int most, bool is_run) {
   double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * product_batches(p), grains = products / GRAIN;
   double fine = 2 * (most > NEAR ? FAR_GRAIN : FINE_GRAIN);
   bool is_shared = grains >= 2 || (most > 1 && products >= fine && (!is_run || pool_is_awake()));
-  if (is_run && is_shared && most > 1 && products < SHORT) is_shared = pool_pays();
+  if (is_run && is_shared && most > 1) is_shared = pool_pays(products / 2); /* two are as long as another operation */
   double shares = products / SHARE;
   return !is_shared || p->c->has_still ? 1 : shares < 2 ? 2 : shares < most ? (int)shares : most;
 }
@@ -68,9 +67,14 @@ int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes
   return n < 1 ? 1 : least(n, 8);
 }
 
+bool product_has_one_right(const struct product *p) {
+  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
+  return true;
+}
+
 bool product_may_share(const struct product *p) {
   if (p->run) return true;
-  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
+  if (!product_has_one_right(p)) return false;
   if ((p->threads == 1 && !product_is_kept(p)) || p->then || p->c->is_fed) return false;
   return product_is_kept(p) || panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->cut.n_strips * p->cut.width);
 }

@@ -208,16 +208,10 @@ void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t firs
   if (product_has_starts(p)) begin_fours(w, first, n);
 }
 
-/* All batches have the same b. Of one that is made only its maker knows. */
-static bool is_b_of_all(const struct product *p) {
-  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
-  return !p->b.maker;
-}
-
 void product_pack_right(struct worker *w, int64_t k) {
   const struct product *p = w->p;
   int64_t from = p->packs.held < p->k ? k : 0;
-  bool is_there = w->b_batch == w->batch || (w->b_batch >= 0 && is_b_of_all(p));
+  bool is_there = w->b_batch == w->batch || (w->b_batch >= 0 && !p->b.maker && product_has_one_right(p));
   bool is_same = is_there && w->b_column == w->cell.column && w->b_k == from;
   int64_t first = is_same ? w->b_columns : 0;
   if (first >= w->cell.columns) return;
