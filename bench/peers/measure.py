@@ -33,6 +33,7 @@ class Kept:
 
     def __init__(self, row):
         self.name, self.group, self.ms, self.differs, self.failed = row["name"], row["group"], row["ms"], row["differs"], row["failed"]
+        self.day = row["at"][:10]
         self._ratio = row["ratio"]
 
     def median(self, system):

@@ -22,11 +22,13 @@ def cell(row, name):
 
 
 def markdown(rows, names):
-    """Times of weft, and those of the others as multiples of it."""
+    """Times of weft, and those of the others as multiples of it; and the day, where there are several."""
     peers = [n for n in names if n != "weft"]
-    out = ["| work | weft | " + " | ".join(peers) + " |", "|---" * (len(peers) + 2) + "|"]
+    several = len({r.day for r in rows}) > 1
+    out = ["| work | weft | " + " | ".join(peers + ["day"] * several) + " |", "|---" * (len(peers) + 2 + several) + "|"]
     for r in rows:
-        out.append(f"| {r.name} | {duration(r.median('weft'))} | " + " | ".join(cell(r, n) for n in peers) + " |")
+        cells = [r.name, duration(r.median("weft")), *(cell(r, n) for n in peers), *([r.day] if several else [])]
+        out.append("| " + " | ".join(cells) + " |")
     return "\n".join(out)
 
 
