@@ -179,6 +179,65 @@ SCOPED(rows_of_nothing_are_sorted) {
   }
 }
 
+/* ---- short rows ---- */
+
+/* Whether element i of a row of dtype t comes before element k: NaN last, -0 before 0, else by value, then as they stand. */
+static bool comes_before(weft_dtype t, const void *row, const double *as_f64, int i, int k) {
+  if (t == WEFT_I64 && ((const int64_t *)row)[i] != ((const int64_t *)row)[k]) return ((const int64_t *)row)[i] < ((const int64_t *)row)[k];
+  if (t == WEFT_U64 && ((const uint64_t *)row)[i] != ((const uint64_t *)row)[k]) return ((const uint64_t *)row)[i] < ((const uint64_t *)row)[k];
+  double x = as_f64[i], y = as_f64[k];
+  if (isnan(x) || isnan(y)) return isnan(x) && isnan(y) ? i < k : isnan(y);
+  if (x != y) return x < y;
+  if (signbit(x) != signbit(y)) return signbit(x);
+  return i < k;
+}
+
+/* Rows of random bits, of a few patterns that are near an edge, and of few values; NaN of any payload among them. */
+static void random_rows(weft_dtype t, size_t bytes, int n, uint8_t *x) {
+  static uint64_t state = 88172645463325252u;
+  for (int i = 0; i < n; i++) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    uint64_t bits = state >> 20, sign = (uint64_t)1 << (8 * bytes - 1);
+    if (state % 4 == 0) bits = state % 8 ? sign * (state >> 8 & 1) : (sign - 1) ^ (state >> 9 & 3);
+    if (state % 4 == 1) bits = state >> 10 & 3;
+    if (state % 4 == 2) bits <<= 20;
+    if (t == WEFT_BOOL) bits &= 1;
+    memcpy(x + (size_t)i * bytes, &bits, bytes);
+  }
+}
+
+TEST(short_rows_of_every_dtype_are_in_their_one_order) {
+  enum { ROWS = 41, MOST = 70 };
+  static const weft_dtype types[] = { WEFT_BOOL, WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_I32, WEFT_U64, WEFT_I64,
+                                      WEFT_E4M3, WEFT_E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64 };
+  static uint8_t x[8 * ROWS * MOST], y[8 * ROWS * MOST], both[8 * ROWS * MOST];
+  static double as_f64[ROWS * MOST];
+  static int64_t at[ROWS * MOST], again[ROWS * MOST];
+  test_watchdog(200);
+  for (int i = 0; i < 15 * MOST; i++) {
+    weft_scope *scope = weft_scope_open();
+    weft_dtype t = types[i / MOST];
+    int n = i % MOST + 1, wrong = 0;
+    size_t size = weft_dtype_bytes(t), bytes = size * (size_t)(ROWS * n);
+    random_rows(t, size, ROWS * n, x);
+    weft_array *a = weft_from(t, WEFT_DIMS(ROWS, n), x), *pair[] = { weft_sort(a, 1), weft_argsort(a, 1) };
+    EXPECT_OK(weft_read(weft_cast(a, WEFT_F64), WEFT_F64, as_f64, sizeof *as_f64 * (size_t)(ROWS * n)));
+    EXPECT_OK(weft_read(weft_sort(a, 1), t, y, bytes));
+    EXPECT_OK(weft_read(weft_argsort(a, 1), WEFT_I64, at, sizeof *at * (size_t)(ROWS * n)));
+    EXPECT_OK(weft_eval(2, pair));
+    EXPECT_OK(weft_read(pair[0], t, both, bytes));
+    EXPECT_OK(weft_read(pair[1], WEFT_I64, again, sizeof *at * (size_t)(ROWS * n)));
+    EXPECT(!memcmp(y, both, bytes) && !memcmp(at, again, sizeof *at * (size_t)(ROWS * n)));
+    for (int k = 0; k < ROWS * n; k++) {
+      const uint8_t *row = x + (size_t)(k / n * n) * size;
+      wrong += at[k] < 0 || at[k] >= n || memcmp(y + (size_t)k * size, row + (size_t)at[k] * size, size) != 0;
+      wrong += k % n && !wrong && !comes_before(t, row, as_f64 + k / n * n, (int)at[k - 1], (int)at[k]);
+    }
+    if (wrong) test_fail(__FILE__, __LINE__, "rows of %d of %s", n, weft_dtype_name(t));
+    weft_scope_discard(scope);
+  }
+}
+
 /* Bytes are counted; of two values only, which masks have, more simply still. */
 TEST(bytes_are_sorted_as_a_stable_sort_would) {
   enum { N = 3000 };

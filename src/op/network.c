@@ -1,20 +1,8 @@
 /* network.c -- sorting networks over short rows that stand side by side: a vector holds the entries at one place of several rows,
  * and an exchange puts two places of all of them in order. What is compared with what does not depend on the entries, so nothing
- * branches; a network is not stable, so entries whose order matters must differ.
- *
- * The network is Batcher's merge exchange (Knuth, 5.2.2 M), for any number of places: about n log2(n)^2 / 4 exchanges. */
-#include "op/order.h"
-
-/* EXCHANGE(i, k) for all pairs of places i < k < n of the network. A round takes runs of p places, each with the one d after it. */
-#define NETWORK(n, EXCHANGE)                                                                                   \
-  int64_t top = 1;                                                                                             \
-  while (2 * top < n) top *= 2;                                                                                \
-  for (int64_t p = top; p > 0; p /= 2)                                                                         \
-    for (int64_t q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {                                           \
-      for (int64_t begin = r; begin + d < n; begin += 2 * p)                                                   \
-        for (int64_t i = begin, end = begin + p < n - d ? begin + p : n - d; i < end; i++) EXCHANGE(i, i + d); \
-      if (q == p) break;                                                                                       \
-    }
+ * branches. For machines without AVX-512; beside.c is for those that have it. */
+#include "op/beside.h"
+#include "op/network.h"
 
 /* Entries x and y of two places, of as many rows as a register holds: they swap where `is_after` has all bits set. */
 #define SWAP(x, y, is_after)                                          \
@@ -48,7 +36,7 @@ enum { REGISTER = 16 };
 bool order_has_networks(void) { return true; }
 #endif
 
-enum { PARTS = ORDER_BESIDE / REGISTER }; /* registers a place: vectors that are wider go through memory */
+enum { PARTS = BESIDE_BYTES / REGISTER }; /* registers a place: vectors that are wider go through memory */
 typedef int32_t register_i32 __attribute__((vector_size(REGISTER), aligned(8), may_alias));
 typedef int64_t register_i64 __attribute__((vector_size(REGISTER), aligned(8), may_alias));
 

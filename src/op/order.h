@@ -103,9 +103,8 @@ enum { ORDER_COUNTS = 6 * 2048 }; /* what a sort counts in */
 /* e in order, there or in `other`: where it is returned. Stable. */
 struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]);
 
-/* n places of rows side by side (network.c), in order: a place is ORDER_BESIDE bytes, an entry of each of 16 or 8 rows. With
+/* n places of rows side by side (network.c), in order: a place is 64 bytes, an entry of each of 16 or 8 rows. With
  * `places` entries are pairs, of which the second decides where the first are equal. Not stable. */
-enum { ORDER_BESIDE = 64 };
 bool order_has_networks(void); /* this machine has what they are written for; else they must not be called */
 void order_network_i32(int32_t *keys, int64_t n);
 void order_network_i64(int64_t *keys, int64_t n);

@@ -5,6 +5,7 @@
  * each. Bytes are counted and go to their places at once. Where there are many short rows, some of them stand side by side and go
  * through a sorting network. Few long rows are cut into parts: each thread counts the digits of its parts, and when all have
  * counted it knows where its own entries go. */
+#include "op/beside.h"
 #include "op/digits.h"
 #include "op/quick.h"
 #include "op/sort.h"
@@ -363,12 +364,7 @@ static void bytes_round(const struct row *r, struct row_rounds *x, int part, int
 /* ---- short rows, some side by side ---- */
 
 /* Rows longer than that are sorted faster one by one (measured on AVX2: at 400 a network takes half as long as digits). */
-enum { SHORT_ROW = 512, MOST_BESIDE = ORDER_BESIDE / 4 };
-
-/* How many rows stand side by side: of keys of 32 bits alone 16, else 8. */
-static int n_beside(weft_dtype d, bool has_order) {
-  return ORDER_BESIDE / (has_order || weft_dtype_bytes(d) == 8 ? 8 : 4);
-}
+enum { SHORT_ROW = BESIDE_MOST, MOST_BESIDE = BESIDE_BYTES / 4 };
 
 /* The network compares signed integers. */
 ORDER_INLINE int32_t signed_32(uint64_t key) { return (int32_t)((uint32_t)key ^ 0x80000000u); }
@@ -399,7 +395,7 @@ ORDER_INLINE void sort_keys_beside(const struct row r[], weft_dtype d, int bytes
 
 /* Words of a key and a place differ, and so do pairs: their one order is the stable one. */
 ORDER_INLINE void sort_places_beside(const struct row r[], weft_dtype d, int bytes) {
-  enum { ROWS = ORDER_BESIDE / 8 };
+  enum { ROWS = BESIDE_BYTES / 8 };
   int64_t n = r->n, *e = (void *)r->beside, *at = e + ROWS * n;
   for (int k = 0; k < ROWS; k++)
     for (int64_t i = 0; i < n; i++) {
@@ -413,16 +409,20 @@ ORDER_INLINE void sort_places_beside(const struct row r[], weft_dtype d, int byt
     for (int64_t i = 0; i < n; i++) r[k].order[i] = bytes < 8 ? (int64_t)(uint32_t)e[ROWS * i + k] : at[ROWS * i + k];
 }
 
-static void sort_beside(const struct row r[], int n_rows) {
+/* Elements of a row whose places are known. */
+static void put_by_order(const struct row *r) {
+  for (int64_t i = 0; i < r->n; i++) put_element(r, weft_dtype_bytes(r->dtype), i, r->order[i]);
+}
+
+/* Where vectors do not turn rows (beside.h), element by element. */
+static void sort_one_by_one(const struct row r[], int n_rows) {
 #define KEYS(d, bytes) sort_keys_beside(r, d, bytes)
 #define PLACES(d, bytes) sort_places_beside(r, d, bytes)
   if (!r->order) { ORDER_BY_DTYPE(r->dtype, KEYS) return; }
   ORDER_BY_DTYPE(r->dtype, PLACES)
 #undef KEYS
 #undef PLACES
-  size_t size = weft_dtype_bytes(r->dtype);
-  for (int k = 0; r->y && k < n_rows; k++)
-    for (int64_t i = 0; i < r->n; i++) memcpy(r[k].y + (size_t)i * size, r[k].from + (size_t)r[k].order[i] * size, size);
+  for (int k = 0; r->y && k < n_rows; k++) put_by_order(&r[k]);
 }
 
 /* ---- the step: in x[.., n]; out y[.., n], order[.., n] ---- */
@@ -478,17 +478,35 @@ static void run_parts(const struct library_call *c, int64_t from, int64_t to) {
   }
 }
 
+/* Short rows from `from` on, as many as stand side by side. */
+static void sort_beside(const struct library_call *c, int64_t from, int n_rows, uint8_t *room) {
+  struct row r[MOST_BESIDE];
+  for (int k = 0; k < n_rows; k++) r[k] = row_at(c, from + k, room);
+  sort_one_by_one(r, n_rows);
+}
+
+/* The same by vectors that turn them. */
+static void sort_turned(const struct library_call *c, int64_t from, int n_rows, uint8_t *room) {
+  struct row first = row_at(c, from, room);
+  struct beside_rows b = { first.dtype, first.n, c->in[0].each, c->out[0].each, c->out[1].each,
+                      first.from, first.y, (uint8_t *)first.order, first.beside };
+  int64_t n_nan[MOST_BESIDE];
+  beside_sort(&b, n_nan);
+  for (int k = 0; first.y && k < n_rows; k++) {
+    if (!first.order && !n_nan[k]) continue;
+    struct row r = row_at(c, from + k, room);
+    if (r.order) put_by_order(&r);
+    else put_nans(&r, 0, r.n, r.n - n_nan[k]);
+  }
+}
+
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
   if (is_cut(c)) return run_parts(c, from, to), NULL;
   if (parts(c) > 1) from /= PARTS, to /= PARTS;
-  int n_rows = n_beside(c->in[0].dtype, c->out[1].is_wanted);
-  bool is_short = length(c) <= SHORT_ROW && order_has_networks();
+  int n_rows = beside_at_once(c->in[0].dtype, c->out[1].is_wanted);
+  bool is_turned = beside_is_there(), is_short = length(c) <= SHORT_ROW && (is_turned || order_has_networks());
   if (!length(c)) return NULL; /* and no memory: nobody could say which results are wanted */
-  for (; is_short && to - from >= n_rows; from += n_rows) {
-    struct row r[MOST_BESIDE];
-    for (int k = 0; k < n_rows; k++) r[k] = row_at(c, from + k, scratch);
-    sort_beside(r, n_rows);
-  }
+  for (; is_short && to - from >= n_rows; from += n_rows) (is_turned ? sort_turned : sort_beside)(c, from, n_rows, scratch);
   for (; from < to; from++) {
     struct row r = row_at(c, from, scratch);
     sort_row(&r);
@@ -500,7 +518,7 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
 static size_t scratch(const struct library_call *c) {
   return is_cut(c) ? 0 : 2 * entries_bytes(c) + sizeof(int64_t[ORDER_COUNTS]);
 }
-_Static_assert(2 * ORDER_BESIDE * SHORT_ROW <= sizeof(int64_t[ORDER_COUNTS]), "short rows side by side have room");
+_Static_assert(BESIDE_ROOM <= sizeof(int64_t[ORDER_COUNTS]), "short rows side by side have room");
 
 static size_t shared(const struct library_call *c) { return is_cut(c) ? (size_t)c->n_problems * row_bytes(c) : 0; }
 
