@@ -268,6 +268,8 @@ static const struct row {
   { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },
   { "matmul-8192-f32", product, 2, 0, "f 8192 8192|f 8192 8192" },
+  { "matmul-4096-tf32", product, 5, 0, "f 4096 4096|f 4096 4096" },
+  { "matmul-8192-tf32", product, 3, 0, "f 8192 8192|f 8192 8192" },
   { "matmul-1024-bf16", product, 5, 0, "b 1024 1024|b 1024 1024" },
   { "matmul-4096-bf16", product, 5, 0, "b 4096 4096|b 4096 4096" },
   { "matmul-8192-bf16", product, 3, 0, "b 8192 8192|b 8192 8192" },
@@ -351,6 +353,7 @@ static void run(const struct row *r) {
   weft_scope *s = weft_scope_open();
   weft_array *x[MOST] = { 0 };
   int n = 0;
+  weft_set(WEFT_TF32, strstr(r->name, "tf32") != NULL);
   for (const char *at = r->in; at; at = strchr(at, '|')) at += *at == '|', x[n++] = operand(at);
   int64_t on_host = weft_get(WEFT_KERNELS_HOST), kernels = weft_get(WEFT_KERNELS);
   double first = round_ms(r, x, 1), ms[7];

@@ -6,7 +6,6 @@ import json
 import sys
 import torch
 
-torch.set_float32_matmul_precision("highest")
 dev = "cuda"
 
 
@@ -120,6 +119,8 @@ works = {
     "matmul-4096-f32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
     "matmul-1024-f64": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.float64) for _ in range(2))),
     "matmul-8192-f32": (torch.matmul, lambda: (f(8192, 8192), f(8192, 8192))),
+    "matmul-4096-tf32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
+    "matmul-8192-tf32": (torch.matmul, lambda: (f(8192, 8192), f(8192, 8192))),
     "matmul-4096-bf16": (torch.matmul, lambda: tuple(f(4096, 4096, dtype=torch.bfloat16) for _ in range(2))),
     "matmul-8192-bf16": (torch.matmul, lambda: tuple(f(8192, 8192, dtype=torch.bfloat16) for _ in range(2))),
     "matmul-gelu-4096-bf16": (lambda a, b: torch.nn.functional.gelu(a @ b, approximate="tanh"),
@@ -150,6 +151,7 @@ def median_ms(run, n=11):
 def measure(system, wrap, texts):
     for name, (work, operands) in works.items():
         if not texts or any(t in name for t in texts):
+            torch.set_float32_matmul_precision("high" if "tf32" in name else "highest")
             x, g = operands(), wrap(work)
             ms = median_ms(lambda: g(*x), 3 if "prod" in name else 11)
             print(json.dumps({"work": name, "system": system, "ms": round(ms, 4)}), flush=True)

@@ -899,6 +899,9 @@ typedef enum {
                          order of the machine, by tensor cores and, of bf16, by the CPU's tiles (AMX), which take numbers too
                          small for them for 0; 0 adds in the order of k. 2: 1 on GPUs, 0 on the CPU. At first the environment
                          variable WEFT_HALVES, or 2 */
+  WEFT_TF32,          /* this thread, on GPUs: 1 lets products of f32 matrices round what they multiply to 11 bits (tf32) and
+                         add in the order of the machine, by tensor cores; 0 multiplies f32 in the order of k, as the CPU does. At
+                         first 1 if the environment variable WEFT_TF32 is 1, else 0 */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY. This and the next four: of the device that is set, or of the CPU */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse, constants of functions that products have packed included; set 0 to give all of
                          it back */

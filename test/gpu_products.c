@@ -46,9 +46,10 @@ static double sum_of(const struct half_matrix *a, const struct half_matrix *b, i
   return sum;
 }
 
-/* Rounded to the dtype once, or near where a sum in f32 may end up. */
+/* Rounded to the dtype once, or near where a sum in f32 may end up. f32: by tf32, each factor rounded by up to 2^-11 of it. */
 static bool is_near(weft_dtype t, double want, double size, double got) {
-  double unit = t == WEFT_BF16 ? 0x1p-8 : 0x1p-11, most = t == WEFT_F16 ? 65504 : 3.3e38;
+  double unit = t == WEFT_BF16 ? 0x1p-8 : t == WEFT_F16 ? 0x1p-11 : 0, most = t == WEFT_F16 ? 65504 : 3.3e38;
+  if (t == WEFT_F32) size *= 0x1p11;
   if (isnan(want)) return isnan(got);
   if (isinf(want) || fabs(want) > 1.01 * most) return isinf(got) && (got > 0) == (want > 0);
   return fabs(got - want) <= unit * fabs(want) + 0x1p-21 * size + 0x1p-24;
@@ -120,6 +121,67 @@ static void expect_bits_of_host(void) {
     free(a.at), free(b.at);
     weft_scope_discard(s);
   }
+}
+
+TEST(cuda_products_by_tf32_are_near_those_of_doubles) {
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  EXPECT_INT(weft_set(WEFT_TF32, 1), 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += a_step())
+    for (int what = 0; what < 2; what++) expect_product(WEFT_F32, &cases[i], what);
+  EXPECT_INT(weft_set(WEFT_TF32, 0), 1);
+}
+
+/* Of a row of ones and a column: read by the device, with WEFT_TF32 as it is. */
+static float row_by_column(int64_t k, const float *column) {
+  enum { M = 32 };
+  weft_scope *s = weft_scope_open();
+  float *a = calloc((size_t)(M * k), sizeof *a), *b = calloc((size_t)(M * k), sizeof *b), y[M * M];
+  for (int64_t i = 0; i < M * k; i++) a[i] = 1, b[i] = column[i / M];
+  weft_array *ones = weft_from(WEFT_F32, WEFT_DIMS(M, k), a), *x = weft_from(WEFT_F32, WEFT_DIMS(k, M), b);
+  weft_set(WEFT_DEVICE, 1);
+  EXPECT_OK(weft_eval(2, (weft_array *[]){ ones, x }));
+  EXPECT_OK(weft_read(weft_matmul(ones, x), WEFT_F32, y, sizeof y));
+  weft_set(WEFT_DEVICE, 0);
+  for (int i = 1; i < M * M; i++) EXPECT(!memcmp(&y[i], &y[0], sizeof *y));
+  free(a), free(b);
+  weft_scope_discard(s);
+  return y[0];
+}
+
+/* 11 bits of each factor where that is asked for, all of them otherwise; numbers that have no nearest one are as they are. */
+TEST(cuda_products_of_f32_are_rounded_to_tf32_only_where_that_is_asked_for) {
+  enum { K = 1024 }; /* 2^20 products: fewer are no tiles */
+  static const uint32_t special[] = { 0x7f800001, 0x7fffffff, 0xffc00000, 0x7f800000, 0xff800000, 0x7f7fffff, 0x7f7fe000 };
+  static float column[K];
+  if (!has_gpu()) return;
+  column[5] = 1 + 0x1p-12f, column[700] = 2 + 3 * 0x1p-11f;
+  EXPECT(row_by_column(K, column) == 3 + 7 * 0x1p-12f);
+  EXPECT_INT(weft_set(WEFT_TF32, 2), -1);
+  EXPECT_INT(weft_set(WEFT_TF32, 1), 0);
+  setenv("WEFT_CUBLASLT", "0", 1); /* which rounds as it likes */
+  float rounded = row_by_column(K, column);
+  if (rounded != 3 + 4 * 0x1p-11f) test_fail(__FILE__, __LINE__, "rounded to %a", rounded);
+  for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
+    float want;
+    memset(column, 0, sizeof column);
+    memcpy(&column[700], &special[i], sizeof want);
+    want = column[700];
+    float got = row_by_column(K, column);
+    if (isnan(want) ? !isnan(got) : isinf(want) ? got != want : !(fabsf(got) > 3.3e38f) || isinf(got))
+      test_fail(__FILE__, __LINE__, "%08x gives %g", special[i], got);
+  }
+  weft_set(WEFT_TF32, 0);
+}
+
+TEST(cuda_exact_products_are_not_rounded_to_tf32) {
+  static float column[1024];
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  weft_set(WEFT_TF32, 1);
+  column[700] = 1 + 0x1p-20f;
+  EXPECT(row_by_column(1024, column) == 1 + 0x1p-20f);
+  weft_set(WEFT_TF32, 0);
 }
 
 TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {

@@ -19,7 +19,7 @@ NOT_OF_VALUES = set("""
     Dtype NoValueError array as_mlx async_eval checkpoint clear_cache compile cond custom_function device_count einsum_path eval fetch from_dlpack get_active_memory
     get_cache_memory get_peak_memory grad jvp kernels_compiled live_nodes load plan reset_peak_memory save save_safetensors scan
     broadcast_shapes can_cast empty empty_like finfo iinfo isdtype
-    set_blas set_cache_limit set_check set_device set_halves set_memory_limit set_threads show state to_device value_and_grad vjp vmap wait while_loop
+    set_blas set_cache_limit set_check set_device set_halves set_memory_limit set_tf32 set_threads show state to_device value_and_grad vjp vmap wait while_loop
     """.split())
 
 

@@ -65,7 +65,7 @@ from ._loop import cond, scan, while_loop
 from ._run import (
     async_eval, clear_cache, device_count, einsum_path, eval, fetch, get_active_memory, get_cache_memory, get_peak_memory,
     kernels_compiled, live_nodes, plan, reset_peak_memory, set_blas, set_cache_limit, set_check, set_device, set_halves,
-    set_memory_limit, set_threads, show, wait)
+    set_memory_limit, set_tf32, set_threads, show, wait)
 from ._standard import (
     __array_namespace_info__, broadcast_arrays, broadcast_shapes, can_cast, copysign, count_nonzero, cumulative_prod, cumulative_sum,
     empty, empty_like, finfo, iinfo, isdtype, isin, matrix_transpose, nextafter, permute_dims, signbit, unique_all,

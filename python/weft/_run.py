@@ -2,8 +2,8 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-(_DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _HALVES, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES,
- _KERNELS) = range(14)
+(_DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _HALVES, _TF32, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES,
+ _KERNELS) = range(15)
 _CHECKS = (None, "nan", "inf")
 _SHOWN = ("value", "graph", "dot", "plan", "kernels", "asm", "ptx", "sass", "caches")
 
@@ -118,6 +118,19 @@ def set_halves(halves):
     False
     """
     return (False, True, None)[_set(_HALVES, 2 if halves is None else int(halves))]
+
+
+def set_tf32(tf32):
+    """Lets products of float32 matrices of this thread on GPUs round what they multiply to 11 bits (tf32) and add in the order of the
+    machine, by tensor cores, some ten times as fast. False, at first: float32 in the order of k, with the bits of the CPU. Returns
+    what was set before.
+
+    >>> weft.set_tf32(True)
+    False
+    >>> weft.set_tf32(False)
+    True
+    """
+    return bool(_set(_TF32, int(tf32)))
 
 
 def set_check(what):

@@ -25,6 +25,7 @@ struct shape_class {
   bool row_is_full;                 /* .. and just as many */
   bool few_locals;                  /* cuda: local arrays take at most FEW_LOCAL_BYTES in all */
   bool in_order;                    /* cuda: sums of products of halves have the order of the text */
+  bool tf32;                        /* cuda: products of f32 are rounded and added by tensor cores */
   uint8_t set;                      /* instructions that a back end with several sets may use: enum below */
 };
 
@@ -136,7 +137,7 @@ struct device {
   int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none
                                             for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
   void (*show_routine)(const struct device *, const struct routine_call *, bool is_machine_code, struct text *); /* PTX otherwise */
-  bool (*multiplies_halves)(const struct device *); /* a library does so faster than kernels; NULL: none does */
+  bool (*multiplies_halves)(const struct device *); /* a library does so, and by tf32, faster than kernels; NULL: none does */
   bool (*attends)(const struct device *); /* kernels that are attention go tile by tile; NULL: they do not */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */

@@ -107,7 +107,7 @@ static bool meet(int64_t **word, bool notes, int64_t value) {
 
 static bool is_for(int64_t *word, bool notes, int n_in, struct node *const in[], int n, struct node *const item[]) {
   const struct eval_settings *s = eval_settings();
-  bool same = meet(&word, notes, 8 * device_for(item[0], s) + 2 * s->halves + s->blas);
+  bool same = meet(&word, notes, 16 * device_for(item[0], s) + eval_products(s));
   for (int i = 0; same && i < n; i++) same = meet(&word, notes, ((const struct item_attr *)item[i]->attr)->k);
   for (int i = 0; same && i < n_in; i++) {
     for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, in[i]->dims[d]);

@@ -40,7 +40,7 @@ struct eval_settings {
   int place;                /* 1 + the device of the call that is being evaluated; 0: none is placed */
   enum rule_tag rewrites;
   enum { HALVES_IN_ORDER, HALVES_LOOSE, HALVES_AS_USUAL } halves; /* WEFT_HALVES */
-  bool blas, is_known;
+  bool blas, tf32, is_known; /* WEFT_BLAS, WEFT_TF32 */
 };
 extern _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void); /* as the environment says */
@@ -48,6 +48,8 @@ static inline struct eval_settings *eval_settings(void) {
   struct eval_settings *s = &own_settings;
   return s->is_known ? s : eval_settings_begin();
 }
+/* A number for the settings that say how products are computed, below 16: plans differ by it. */
+static inline int eval_products(const struct eval_settings *s) { return 4 * (int)s->halves + 2 * s->tf32 + s->blas; }
 /* Whether sums of products of halves may be in the order of the machine; device NULL: the CPU. */
 static inline bool eval_is_loose(const struct eval_settings *s, const struct device *device) {
   return s->halves == HALVES_AS_USUAL ? device != NULL : s->halves == HALVES_LOOSE;

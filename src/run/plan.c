@@ -198,7 +198,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->rewrites) && !(*failure = too_large(&g->list)))
     s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place,
                       &(struct schedule_options){ fusing(), !g->device, e->blas, eval_is_loose(e, g->device),
-                                                 g->rewrites, g->device }, failure);
+                                                 e->tf32 && g->device, g->rewrites, g->device }, failure);
   struct plan *p = s ? plan_of_schedule(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");

@@ -134,7 +134,7 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   key_clear(&key);
   key_int(&key, rewrites);
   key_int(&key, e->settings.device);
-  key_int(&key, 2 * e->settings.halves + e->settings.blas);
+  key_int(&key, eval_products(&e->settings));
   key_graph(&key, l, e->n, e->target);
   if (key.failed) return eval_no_memory();
   uint64_t hash = hash_bytes(key.bytes, key.n);

@@ -43,7 +43,7 @@ _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void) {
   struct eval_settings *s = &own_settings;
   *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .rewrites = RULE_STABLE,
-                               .blas = is_asked_for("WEFT_BLAS"), .halves = halves_default() };
+                               .blas = is_asked_for("WEFT_BLAS"), .halves = halves_default(), .tf32 = is_asked_for("WEFT_TF32") };
   return s;
 }
 
@@ -69,6 +69,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_CHECK: return eval_settings()->check;
     case WEFT_BLAS: return eval_settings()->blas;
     case WEFT_HALVES: return eval_settings()->halves;
+    case WEFT_TF32: return eval_settings()->tf32;
     case WEFT_BYTES_LIMIT: return memory_limit();
     case WEFT_BYTES_CACHE: return memory_cache_limit();
     case WEFT_BYTES_USED: return memory_used();
@@ -121,6 +122,10 @@ int64_t weft_set(weft_setting s, int64_t v) {
     case WEFT_HALVES:
       if (v < HALVES_IN_ORDER || v > HALVES_AS_USUAL) return -1;
       eval_settings()->halves = (int)v;
+      return before;
+    case WEFT_TF32:
+      if (v < 0 || v > 1) return -1;
+      eval_settings()->tf32 = v;
       return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;

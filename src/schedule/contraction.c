@@ -57,8 +57,7 @@ bool contract_is_tiled(const struct work *w, const struct node *n) {
 
 bool contract_is_apart(const struct work *w, const struct node *n) {
   weft_dtype a = (weft_dtype)n->in[0]->dtype;
-  if (!w->is_loose || !w->device || !w->device->multiplies_halves) return false;
-  if (a != n->in[1]->dtype || (a != WEFT_F16 && a != WEFT_BF16)) return false;
+  if (!w->device || !w->device->multiplies_halves || a != n->in[1]->dtype || !work_may_reorder(w, a)) return false;
   return (double)node_count(n) * (double)inner(n) >= LEAST_APART && w->device->multiplies_halves(w->device);
 }
 

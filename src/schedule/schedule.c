@@ -360,7 +360,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
                       .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .by_library = o->by_library,
-                      .is_loose = o->is_loose, .rewrites = o->rewrites, .device = o->device };
+                      .is_loose = o->is_loose, .tf32 = o->tf32, .rewrites = o->rewrites, .device = o->device };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

@@ -49,6 +49,7 @@ struct schedule_options {
   bool by_patches;               /* false: products of matrices are kernels in KIR too */
   bool by_library;               /* those that a CBLAS can read are its */
   bool is_loose;                 /* sums of products of halves may be in the machine's order */
+  bool tf32;                     /* .. and of f32, whose factors are rounded first: on a device */
   enum rule_tag rewrites;        /* of the bodies of loops */
   const struct device *device;   /* NULL: the host */
 };

@@ -1,9 +1,9 @@
-/* summed.c -- products of halves that are summed along an axis of their batch, on a device whose library multiplies halves: one
- * product with longer sums. It is what the derivative by a matrix comes to that many batches are multiplied by.
+/* summed.c -- products of halves, or of f32 by tf32, that are summed along an axis of their batch, on a device whose library
+ * multiplies them: one product with longer sums. It is what the derivative by a matrix comes to that many batches are multiplied by.
  *
  *   sum over b of a[b,m,k] c[b,k,n] = a'[m,(b k)] c'[(b k),n]
  *
- * Sums of halves have no order to keep there, and are rounded once instead of once a batch. */
+ * Such sums have no order to keep there, and are rounded once instead of once a batch. */
 #include <string.h>
 #include "schedule/work.h"
 
@@ -64,12 +64,12 @@ static bool is_summed(struct work *w, const struct node *s) {
   int axis = c ? ((const struct axis_attr *)s->attr)->axis : 0, n = c ? c->rank : 0;
   if (!c || c->op->kind != OP_CONTRACT || axis >= n - 2 || c->dims[axis] < 2) return false;
   weft_dtype t = (weft_dtype)c->dtype;
-  if ((t != WEFT_F16 && t != WEFT_BF16) || c->in[0]->dtype != t || c->in[1]->dtype != t || s->dtype != t) return false;
+  if (!work_may_reorder(w, t) || c->in[0]->dtype != t || c->in[1]->dtype != t || s->dtype != t) return false;
   return goes_on(w, c->in[0], axis, n - 1) && goes_on(w, c->in[1], axis, n - 2) && n_users(w, c) == 1;
 }
 
 bool sums_join_products(struct work *w) {
-  if (!w->fuse || !w->is_loose || !w->device || !w->device->multiplies_halves) return true;
+  if (!w->fuse || !w->device || !w->device->multiplies_halves) return true;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *s = w->list->node[i];
     if (!is_summed(w, s) || !w->device->multiplies_halves(w->device)) continue;

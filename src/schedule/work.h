@@ -59,7 +59,7 @@ struct work {
   struct item *item;
   int n_leaves;
   const struct place *leaf_place;
-  bool fuse, by_patches, by_library, is_loose, no_memory;
+  bool fuse, by_patches, by_library, is_loose, tf32, no_memory;
   bool is_remade;             /* values_remake has been through */
   enum rule_tag rewrites;
   const struct device *device; /* NULL: the host */
@@ -75,6 +75,10 @@ struct work {
 };
 
 static inline bool work_is_for_device(const struct work *w) { return !w->by_patches; } /* one with many more lanes than a CPU */
+/* Whether sums of products of this dtype may be in the machine's order. */
+static inline bool work_may_reorder(const struct work *w, weft_dtype t) {
+  return t == WEFT_F32 ? w->tf32 : (t == WEFT_F16 || t == WEFT_BF16) && w->is_loose;
+}
 void *work_take(struct work *, size_t bytes); /* NULL: marks no_memory */
 bool work_fail(struct work *, struct failure *); /* keeps the first; false */
 

@@ -65,6 +65,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *h, void *work, void *a, void *b, void *
 static double element(const struct layout *l, uint64_t at, int64_t batch, int64_t row, int64_t column) {
   int64_t i = batch * l->batch + column * l->step + row;
   if (l->type == R_16F) return (double)((const _Float16 *)(uintptr_t)at)[i];
+  if (l->type == R_32F) return ((const float *)(uintptr_t)at)[i];
   uint32_t w = (uint32_t)((const uint16_t *)(uintptr_t)at)[i] << 16;
   float f;
   memcpy(&f, &w, sizeof f);

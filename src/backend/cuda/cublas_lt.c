@@ -1,4 +1,5 @@
-/* cublas_lt.c -- products of f16 and bf16 matrices by NVIDIA's library, where that is found: see cublas_lt.h.
+/* cublas_lt.c -- products of matrices of f16 and bf16, and of f32 by tf32, by NVIDIA's library, where that is found: see
+ * cublas_lt.h.
  *
  * The library is loaded when the first such product runs; WEFT_CUBLASLT is its name or path, or 0: it is not to be used. To it
  * columns stand one after the other, so y = a b is given to it as y' = b' a'. What it has chosen for a shape is kept. */
@@ -24,7 +25,7 @@
   X(cublasLtMatmul, multiply, (handle, handle, const void *, uint64_t, handle, uint64_t, handle, const void *, uint64_t,     \
                                handle, uint64_t, handle, const void *, uint64_t, size_t, handle))
 
-enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_TF32 = 77 };
 enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6 };
 enum { WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
 enum { PARTS_IN_F32 = 2 }; /* of long sums: added in f32, not in the dtype of y */
@@ -98,8 +99,8 @@ static bool layout(handle *out, weft_dtype d, int64_t rows, int64_t columns, int
 static bool describe(struct lt_known *x) {
   const struct lt_product *p = &x->key.p;
   int32_t turn_a = p->b_is_turned, turn_b = p->a_is_turned;
-  if (lt.work_new(&x->work, COMPUTE_32F, R_32F) || lt.set_work(x->work, WORK_TURN_A, &turn_a, sizeof turn_a) ||
-      lt.set_work(x->work, WORK_TURN_B, &turn_b, sizeof turn_b))
+  if (lt.work_new(&x->work, p->dtype == WEFT_F32 ? COMPUTE_TF32 : COMPUTE_32F, R_32F) ||
+      lt.set_work(x->work, WORK_TURN_A, &turn_a, sizeof turn_a) || lt.set_work(x->work, WORK_TURN_B, &turn_b, sizeof turn_b))
     return false;
   return layout(&x->a, p->dtype, turn_a ? p->k : p->n, turn_a ? p->n : p->k, p->b_step, p->n_batch, p->b_batch) &&
          layout(&x->b, p->dtype, turn_b ? p->m : p->k, turn_b ? p->k : p->m, p->a_step, p->n_batch, p->a_batch) &&

@@ -44,7 +44,7 @@ enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
-enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: of halves by tensor cores, of f32 and f64 */
+enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: by tensor cores in their order, of f32 and f64 in order */
 
 /* Par loops, each the last of what is in it, around one lane loop. */
 struct ptx_nest {
@@ -76,7 +76,7 @@ struct ptx_plan {
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours */
   const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
   weft_dtype floats_dtype;
-  struct ptx_library {      /* the kernel is a product of halves and nothing else: axes of a, b and y */
+  struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
     int n_batch, batch_axis[3][PTX_BATCH]; /* -1: it does not move along it */
