@@ -1,5 +1,6 @@
 /* summed.c -- products of halves, or of f32 by tf32, that are summed along an axis of their batch, on a device whose library
- * multiplies them: one product with longer sums. It is what the derivative by a matrix comes to that many batches are multiplied by.
+ * multiplies them: one product with longer sums. It is what the derivative by a matrix comes to that many batches are
+ * multiplied by.
  *
  *   sum over b of a[b,m,k] c[b,k,n] = a'[m,(b k)] c'[(b k),n]
  *
