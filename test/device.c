@@ -338,6 +338,27 @@ TEST(an_index_out_of_range_is_found_on_a_device) {
 
 static void *device_of_thread(void *unused) { return (void)unused, (void *)(intptr_t)weft_get(WEFT_DEVICE); }
 
+/* Who asks for a GPU where none can be used is told what is in the way, by every function that takes a number of a device. */
+TEST(a_device_that_is_not_there_says_why) {
+  const char *why = cuda_absence();
+  if (!why) return test_skip("there is a GPU");
+  weft_block b = { .device = 1 };
+  struct text expected = { 0 };
+  EXPECT_INT(weft_set(WEFT_DEVICE, 1), -1);
+  text_addf(&expected, "weft_set: there is no device 1: %s", why);
+  EXPECT_TEXT(weft_message(), text_of(&expected));
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_scalar(1);
+  EXPECT_INT(weft_check(weft_to(x, 1)), WEFT_ERR_DEVICE);
+  EXPECT(strstr(weft_message(), "weft_to: there is no device 1: ") && strstr(weft_message(), why));
+  EXPECT_INT(weft_pin(x, 1, &b), WEFT_ERR_DEVICE);
+  EXPECT(strstr(weft_message(), "weft_pin: there is no device 1: ") && strstr(weft_message(), why));
+  EXPECT_INT(weft_follow(1, NULL), WEFT_ERR_DEVICE);
+  EXPECT(strstr(weft_message(), "weft_follow: there is no device 1: ") && strstr(weft_message(), why));
+  weft_scope_discard(s);
+  text_free(&expected);
+}
+
 TEST(the_device_is_chosen_by_each_thread) {
   begin();
   pthread_t other;

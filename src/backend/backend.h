@@ -164,6 +164,7 @@ struct device {
 };
 
 const struct device *cuda_device(int); /* from 0 on; NULL: there are fewer */
+const char *cuda_absence(void);        /* why there is none for this process; NULL: there is one */
 bool cuda_print(const struct kir_kernel *, const struct shape_class *, struct text *, const char **why); /* PTX; device or not */
 
 #endif

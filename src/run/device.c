@@ -49,10 +49,15 @@ int device_default(void) {
   return s && *s && (*end || n < 0 || n > 1000) ? -1 : (int)n;
 }
 
-struct failure *device_missing(int n) {
+struct failure *device_unnamed(void) {
+  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: WEFT_DEVICE is no number of a device: those are 0 to %d", device_count() - 1);
+}
+
+struct failure *device_missing(const char *fn, int64_t n) {
   int last = device_count() - 1;
-  if (n < 0) return fail(WEFT_ERR_DEVICE, 0, "weft_eval: WEFT_DEVICE is no number of a device: those are 0 to %d", last);
-  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: there is no device %d: there are 0 to %d, and in a child of fork 0 alone", n, last);
+  const char *why = atomic_load(&n_used) ? NULL : cuda_absence();
+  if (why) return fail(WEFT_ERR_DEVICE, scope_origin(), "%s: there is no device %lld: %s", fn, (long long)n, why);
+  return fail(WEFT_ERR_DEVICE, scope_origin(), "%s: there is no device %lld: there are 0 to %d", fn, (long long)n, last);
 }
 
 /* It was there when the work was planned. */

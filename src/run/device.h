@@ -12,7 +12,8 @@ int device_count(void);                        /* the host among them. Looks for
 const struct device *device_numbered(int);     /* NULL: the host, or there is none */
 int device_number(const struct device *);      /* NULL: 0 */
 int device_default(void);                      /* the environment variable WEFT_DEVICE, whether there is such a device or not */
-struct failure *device_missing(int);           /* why there is no such device */
+struct failure *device_missing(const char *fn, int64_t); /* a number that no device has, and why not */
+struct failure *device_unnamed(void);          /* the environment variable is no number */
 struct failure *device_failure(const struct device *, int how, uint64_t origin);
 struct failure *device_no_memory(const struct device *, int64_t bytes, const char *what, uint64_t origin);
                                                /* for that a block is not to be had */

@@ -25,8 +25,7 @@ static struct failure *block_check(const weft_block *b) {
   if (!why) why = dims_check("weft_external", b->rank, b->dims);
   if (why) return why;
   if (b->rank && !b->strides) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides is NULL");
-  if (b->device && !device_numbered(b->device))
-    return fail(WEFT_ERR_DEVICE, scope_origin(), "weft_external: there is no device %d", b->device);
+  if (b->device && !device_numbered(b->device)) return device_missing("weft_external", b->device);
   if (!b->data && dim_count(b->rank, b->dims))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is NULL");
   if ((uintptr_t)b->data % weft_dtype_bytes(b->dtype))
@@ -75,7 +74,7 @@ void *weft_stream(int device) {
 static weft_status order(const char *fn, int device, void *stream, bool is_ours_first) {
   const struct device *d = device_numbered(device);
   if (!device) return WEFT_OK; /* the host's queue is done */
-  if (!d) return report(WEFT_ERR_DEVICE, "%s: there is no device %d", fn, device);
+  if (!d) return failure_report(device_missing(fn, device));
   int how = d->order(d, (uint64_t)(uintptr_t)stream, is_ours_first);
   return how ? report(WEFT_ERR_DEVICE, "%s: %s", fn, d->message()) : WEFT_OK;
 }

@@ -14,7 +14,7 @@ weft_array *weft_to(weft_array *x, int device) {
   struct node *n;
   weft_array *bad;
   if (device < -1 || device > 200 || (device > 0 && !device_numbered(device)))
-    return array_bad(WEFT_ERR_DEVICE, "weft_to: there is no device %d", device);
+    return array_failed(device_missing("weft_to", device));
   if (!operands("weft_to", 1, &x, &n, &bad)) return bad;
   struct to_attr attr = { device };
   struct node *y = node_make(&op_to, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, &attr, sizeof attr);
@@ -39,7 +39,7 @@ static struct failure *bring(struct node *x, int device) {
   const struct device *d = device_numbered(device);
   const char *why = NULL;
   void *data;
-  if (device > 0 && !d) return device_missing(device);
+  if (device > 0 && !d) return device_missing("weft_to", device);
   weft_status status = buffer_hold(x->value->buf, d, &data, &why);
   if (!status) buffer_drop(x->value->buf);
   return status ? fail(status, x->origin, "weft_to: %s", why ? why : "the value cannot be read") : NULL;

@@ -142,8 +142,8 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (e->plan) return e->plan->calls_some && !borrow(e, l) ? eval_no_memory() : NULL;
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
-  if (e->settings.device && !device)
-    return device_missing(e->settings.device);
+  if (e->settings.device < 0) return device_unnamed();
+  if (e->settings.device && !device) return device_missing("weft_eval", e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
   if ((failure = unsized_in(&g.list))) return arena_free(g.arena), failure;
   int n_held;

@@ -48,7 +48,7 @@ static bool missing(const char *why) {
 
 static bool resolve(void) {
   void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *symbol;
-  if (!lib) return missing("there is no libcuda.so.1");
+  if (!lib) return missing("there is no NVIDIA driver here (libcuda.so.1)");
 #define RESOLVE_(sym, name, params)                              \
   if (!(symbol = dlsym(lib, #sym))) return missing("libcuda.so.1 lacks " #sym); \
   memcpy(&cu.name, &symbol, sizeof symbol);
@@ -72,7 +72,7 @@ static bool look_at(struct gpu *g, int ordinal) {
       cu.attribute(&shared, SHARED_BYTES, device) || cu.attribute(&major, CAPABILITY_MAJOR, device) ||
       cu.attribute(&minor, CAPABILITY_MINOR, device) || cu.total(&g->bytes, device))
     return missing("the device does not say what it is");
-  if (major < 8) return missing("the device is older than compute capability 8.0");
+  if (major < 8) return missing("the GPU is older than compute capability 8.0");
   g->ordinal = device;
   g->capability = 10 * major + minor;
   if (cu.version(&g->driver_version)) g->driver_version = 0;
@@ -94,20 +94,19 @@ static void find_devices(void) {
   int n = 0;
   pthread_atfork(NULL, NULL, in_child);
   if (!resolve()) return;
-  if (cu.init(0) || cu.count(&n) || n < 1) { missing("there is no device"); return; }
+  if (cu.init(0) || cu.count(&n) || n < 1) { missing("the NVIDIA driver shows no GPU"); return; }
   for (int i = 0; i < n && found.n < MOST_GPUS; i++) found.n += look_at(&found.gpu[found.n], i);
 }
 
-/* Why there is no device for this process; NULL: there is one. */
-static const char *absence(void) {
+const char *cuda_absence(void) {
   pthread_once(&found.once, find_devices);
   if (!found.n) return found.why;
   if (!atomic_load_explicit(&found.is_child, memory_order_relaxed)) return NULL;
   return "the device belongs to the process that this one was forked from";
 }
 
-bool cuda_available(void) { return !absence(); }
-bool cuda_is_there(const struct gpu *g) { return !absence() && g - found.gpu < found.n; }
+bool cuda_available(void) { return !cuda_absence(); }
+bool cuda_is_there(const struct gpu *g) { return !cuda_absence() && g - found.gpu < found.n; }
 const char *cuda_text(const struct gpu *g) { return cuda_is_there(g) ? g->text : NULL; }
 
 struct gpu *cuda_gpu(int i) {
@@ -141,7 +140,7 @@ static int open_context(struct gpu *g, const char *doing) {
 }
 
 int cuda_enter(struct gpu *g, const char *doing) {
-  const char *why = absence();
+  const char *why = cuda_absence();
   if (why) return cuda_say(doing, why), CUDA_FAILED;
   handle context = atomic_load_explicit(&g->context, memory_order_acquire);
   int s = CUDA_OK;
