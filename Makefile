@@ -102,7 +102,7 @@ array-api: build ## the tests of the Python array API on weft: CHECKOUT=array-ap
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/array_api.py $(or $(CHECKOUT),$(error say CHECKOUT=a checkout of array-api-tests)) --jobs $(JOBS)
 
 pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor linalg", PYTHON with pytensor
-	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
+	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(or $(PYTENSOR),$(error say PYTENSOR=a checkout of PyTensor)) $(PART)
 
 emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these
 	@tools/emulated $(B) $(T)

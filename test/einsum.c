@@ -344,7 +344,7 @@ SCOPED(einsum_path_says_what_is_wrong_and_takes_one_operand) {
   EXPECT_INT(weft_einsum_path(NULL, 1, &x, pairs, NULL), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_einsum_path: the subscripts are NULL");
   EXPECT_INT(weft_einsum_path("ij,jk", 2, two, pairs, NULL), WEFT_ERR_SHAPE);
-  EXPECT_TEXT(weft_message(), "weft_einsum_path: axes of one name have 4 and 3 elements");
+  EXPECT_TEXT(weft_message(), "weft_einsum_path: \"ij,jk\": the axis j has 4 elements, and 3 elsewhere");
   EXPECT_INT(weft_einsum_path("ij", 0, two, pairs, NULL), WEFT_ERR_ARG);
   EXPECT_INT(weft_einsum_path("ij,jk->", 1, two, pairs, NULL), WEFT_ERR_ARG);
   int64_t live = mem_live();

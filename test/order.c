@@ -107,9 +107,9 @@ SCOPED(a_function_of_any_length_gives_the_median_of_one_and_of_none) {
 SCOPED(what_makes_no_sense_is_named) {
   weft_array *x = f64s(3, (double[]){ 1, 2, 3 }), *key = weft_random_key(1), *p = f64s(2, (double[]){ 1, 2 });
 #define REFUSED(array, status, text) EXPECT_INT(weft_check(array), status); EXPECT_TEXT(weft_message(), text)
-  REFUSED(weft_topk(x, 0, 4), WEFT_ERR_SHAPE, "weft_topk: 4 along axis 0 of [3]");
+  REFUSED(weft_topk(x, 0, 4), WEFT_ERR_SHAPE, "weft_topk: k is 4, beyond axis 0 of [3]");
   REFUSED(weft_argtopk(x, 0, -1), WEFT_ERR_ARG, "weft_argtopk: k is -1");
-  REFUSED(weft_partition(x, 0, 3), WEFT_ERR_SHAPE, "weft_partition: 3 along axis 0 of [3]");
+  REFUSED(weft_partition(x, 0, 3), WEFT_ERR_SHAPE, "weft_partition: k is 3, beyond axis 0 of [3]");
   REFUSED(weft_argpartition(x, 1, 0), WEFT_ERR_SHAPE, "weft_argpartition: there is no axis 1 in [3]");
   REFUSED(weft_median(weft_full(WEFT_C64, WEFT_DIMS(2), 1), 0), WEFT_ERR_DTYPE, "weft_median: not of c64");
   REFUSED(weft_quantile(x, weft_scalar(1.5), 0, WEFT_LINEAR), WEFT_ERR_ARG, "weft_quantile: q is 1.5, not in [0, 1]");

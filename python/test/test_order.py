@@ -155,9 +155,9 @@ def test_quantiles_refuse_and_differentiate():
 
 
 def test_what_is_out_of_range_is_named_as_it_was_typed():
-    with pytest.raises(ValueError, match=r"partition: 7 along axis 0 of \[3\]"):
+    with pytest.raises(ValueError, match=r"partition: k is 7, beyond axis 0 of \[3\]"):
         weft.partition(weft.ones(3), 7)
-    with pytest.raises(ValueError, match=r"partition: -4 along axis 0 of \[3\]"):
+    with pytest.raises(ValueError, match=r"partition: k is -4, beyond axis 0 of \[3\]"):
         weft.partition(weft.ones(3), -4)
     with pytest.raises(ValueError, match="random.permutation: -3 numbers"):
         weft.random.permutation(weft.random.key(0), -3)

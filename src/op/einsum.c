@@ -7,7 +7,7 @@
 struct named_array { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
 
 struct einsum {
-  const char *fn;
+  const char *fn, *text;           /* the subscripts as they were typed, for messages */
   int n;
   struct named_array term[EINSUM_OPERANDS];
   int out_rank, out[WEFT_RANK_MAX];
@@ -108,16 +108,25 @@ static void drop(struct named_array *t, int axis) {
   memmove(&t->name[axis], &t->name[axis + 1], sizeof *t->name * (size_t)(--t->rank - axis));
 }
 
+struct name_text { char of[4]; };
+
+static const char *name_show(int name, struct name_text *t) {
+  *t = name >= EINSUM_LETTERS ? (struct name_text){ "..." } : (struct name_text){ { (char)(name < 26 ? 'a' + name : 'A' + name - 26) } };
+  return t->of;
+}
+
 /* An axis of length 1 goes with any other of its name, as it does in broadcasting. */
 static bool note_size(struct einsum *s, int name, dim d) {
+  struct name_text t;
   if (s->size[name] == -1 || s->size[name] == 1) s->size[name] = d;
   else if (d != 1 && !sizes_meet(s->fn, d, s->size[name]))
-    return wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axes of one name have %lld and %lld elements", s->fn,
-                         (long long)s->size[name], (long long)d));
+    return wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: \"%s\": the axis %s has %lld elements, and %lld elsewhere", s->fn,
+                         s->text, name_show(name, &t), (long long)s->size[name], (long long)d));
   return true;
 }
 
 static bool note_sizes(struct einsum *s) {
+  struct name_text t;
   memset(s->size, -1, sizeof s->size);
   for (int k = 0; k < s->n; k++) {
     struct node *n = array_node(s->term[k].x);
@@ -126,7 +135,8 @@ static bool note_sizes(struct einsum *s) {
   }
   for (int i = 0; i < s->out_rank && !s->failure; i++)
     if (s->size[s->out[i]] == -1)
-      return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: the result has an axis that no operand has", s->fn));
+      return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: \"%s\": no operand has the axis %s of the result", s->fn, s->text,
+                           name_show(s->out[i], &t)));
   return !s->failure;
 }
 
@@ -326,7 +336,7 @@ static struct failure *read_all(struct einsum *s, const char *subscripts, weft_a
 }
 
 static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) {
-  struct einsum s = { .fn = "weft_einsum", .n = n };
+  struct einsum s = { "weft_einsum", subscripts, n };
   struct failure *why = read_all(&s, subscripts, x);
   return why ? array_failed(why) : compute(&s);
 }
@@ -334,7 +344,7 @@ static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) 
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { return COMPOSED(einsum(subscripts, n, x)); }
 
 weft_status weft_einsum_path(const char *subscripts, int n, weft_array *const x[], int pairs[][2], double *products) {
-  struct einsum s = { .fn = "weft_einsum_path", .n = n };
+  struct einsum s = { "weft_einsum_path", subscripts, n };
   struct failure *why = read_all(&s, subscripts, x);
   weft_status status = why ? failure_report(why) : WEFT_OK;
   failure_release(why);
@@ -365,7 +375,7 @@ static weft_array *meeting(weft_array *x, int n, const int i[], const struct nod
 }
 
 static weft_array *tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
-  struct einsum s = { .fn = "weft_tensordot", .n = 2 };
+  struct einsum s = { "weft_tensordot", "", 2 };
   weft_array *bad, *x[] = { a, b };
   struct node *node[2];
   int i[WEFT_RANK_MAX], j[WEFT_RANK_MAX], next = 0;

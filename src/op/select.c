@@ -359,7 +359,8 @@ static weft_array *turned(const char *fn, weft_array *x, int *axis, int64_t k, i
   struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, (weft_dtype)n->dtype) : axis_check(fn, n, axis);
   if (!why && k < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: k is %lld", fn, (long long)typed);
   if (!why && !slice_meets(fn, WEFT_ERR_SHAPE, n->dims[*axis], 0, k, 1))
-    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld along axis %d of %s", fn, (long long)typed, *axis, shape_show(n, &s));
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: k is %lld, beyond axis %d of %s", fn, (long long)typed, *axis,
+               shape_show(n, &s));
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
   bool is_open = !dim_is_known(n->dims[*axis]);
   x = array_of(n);
