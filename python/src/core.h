@@ -147,6 +147,7 @@ weft_array *mlx_from(PyObject *, const weft_dtype *wanted); /* of what has it */
 extern PyMethodDef value_methods[];
 extern PyBufferProcs value_buffer;
 PyObject *value_item(PyObject *);
+int64_t value_count(PyObject *);                           /* how many elements an array has; -1: raised */
 weft_array *value_pin(weft_array *, int device, weft_block *); /* computes and pins; what value_unpin is to be given */
 void value_unpin(weft_array *);                      /* any thread; needs no GIL */
 extern PyMethodDef dlpack_methods[];

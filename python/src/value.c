@@ -77,14 +77,20 @@ static PyObject *tolist(PyObject *self, PyObject *unused) {
   return list;
 }
 
+int64_t value_count(PyObject *self) {
+  int rank;
+  int64_t dims[WEFT_RANK_MAX], n = 1;
+  if (convert_dims(self, &rank, dims)) return -1;
+  for (int i = 0; i < rank; i++) n *= dims[i];
+  return n;
+}
+
 static PyObject *only_element(PyObject *self) {
   weft_array *a = array_handle(self);
   weft_dtype d = weft_dtype_of(a);
-  int rank;
-  int64_t dims[WEFT_RANK_MAX], n = 1;
+  int64_t n = value_count(self);
   double room[2];
-  if (convert_dims(self, &rank, dims)) return NULL;
-  for (int i = 0; i < rank; i++) n *= dims[i];
+  if (n < 0) return NULL;
   if (n != 1) return PyErr_Format(PyExc_ValueError, "an array of %lld elements is not one number", (long long)n);
   return evaluate_into(a, room, weft_dtype_bytes(d)) ? NULL : element(d, room, 0);
 }

@@ -13,7 +13,17 @@ An array is an expression, computed when somebody needs its values. Errors name 
 """
 import os as _os
 
-from . import _core, linalg, random, special
+try:
+    from . import _core
+except ImportError as _why:  # most often of another Python than the one it was built for
+    import sysconfig as _sysconfig
+    _suffix = _sysconfig.get_config_var("EXT_SUFFIX")
+    _built = sorted(_name for _name in _os.listdir(_os.path.dirname(__file__)) if _name.startswith("_core.") and _name.endswith(_suffix[-3:]))
+    if "_core" + _suffix in _built:
+        raise
+    raise ImportError(f"weft is not built for this Python: there is no _core{_suffix} in {_os.path.dirname(__file__)}, "
+                      f"but {', '.join(_built) or 'none for another'}. The python3 that is first in PATH is the one it is built for") from _why
+from . import linalg, random, special
 from ._core import (        # a line, or more, for each first letter
     abs, add, addmm, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax,
     argmin, argpartition, argsort, argtopk, array, array_equal, as_strided, asarray, assert_, astype, attention,

@@ -9,9 +9,9 @@ _NPY = b"\x93NUMPY"
 
 def load(path, return_metadata=False):
     """The array of an npy file, or a dict of those of a safetensors file; with its metadata if asked for."""
-    arrays, metadata = _core.load(path)
-    with open(path, "rb") as file:
+    with open(path, "rb") as file:  # raises what Python's own functions do where there is no such file
         is_npy = file.read(len(_NPY)) == _NPY
+    arrays, metadata = _core.load(path)
     result = next(iter(arrays.values())) if is_npy else arrays
     return (result, metadata) if return_metadata else result
 
