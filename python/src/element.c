@@ -166,7 +166,8 @@ static int slot_bool(PyObject *self) {
   int64_t n = value_count(self);
   if (n < 0) return -1;
   if (n != 1)
-    return PyErr_Format(PyExc_ValueError, "an array of %lld elements is neither true nor false: any() or all() of it is", (long long)n), -1;
+    return PyErr_Format(PyExc_ValueError, "an array of %lld elements is neither true nor false: any() or all() of it is",
+                        (long long)n), -1;
   PyObject *value = value_item(self);
   int truth = value ? PyObject_IsTrue(value) : -1;
   Py_XDECREF(value);

@@ -108,10 +108,11 @@ static void drop(struct named_array *t, int axis) {
   memmove(&t->name[axis], &t->name[axis + 1], sizeof *t->name * (size_t)(--t->rank - axis));
 }
 
-struct name_text { char of[4]; };
+struct name_text { char of[2]; };
 
 static const char *name_show(int name, struct name_text *t) {
-  *t = name >= EINSUM_LETTERS ? (struct name_text){ "..." } : (struct name_text){ { (char)(name < 26 ? 'a' + name : 'A' + name - 26) } };
+  if (name >= EINSUM_LETTERS) return "...";
+  *t = (struct name_text){ { (char)(name < 26 ? 'a' + name : 'A' + name - 26) } };
   return t->of;
 }
 
