@@ -104,7 +104,7 @@ struct ptx_plan {
   struct ptx_turned {
     const struct kir_stmt *par[PTX_TURNED_PARS], *lane, *load[PTX_TURNED]; /* while it is printed: the loops, and the loads .. */
     int n_pars, row, n_loads, at[PTX_TURNED]; /* .. that go through tiles; row: which of the loops; at: where in shared memory */
-    int side;
+    int rows, columns;      /* of a tile */
     size_t bytes;           /* of shared memory */
     int n_others;
     struct ptx_lin n_rows, n_columns, others[PTX_TURNED_PARS];
