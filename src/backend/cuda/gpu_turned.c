@@ -82,8 +82,8 @@ static bool is_load_of(const struct ptx_turned *t, const struct kir_stmt *s) {
 
 /* Rows of 128 elements of the result are stored at a time. Narrow elements want more rows too, as a warp loads but 32 of them,
  * unless others that are loaded beside them take the registers. 8192 x 8192 on an H200, ms by tiles of 32 x 64, 64 x 64, 32 x 128
- * and 64 x 128: f32 0.154, 0.149, 0.138, 0.139, with another array added 0.202, 0.196, 0.196, 0.374; bf16 0.127, 0.116, 0.115, 0.108;
- * u8 0.133, 0.137, 0.121, 0.108; f64 0.264 to 0.270. */
+ * and 64 x 128: f32 0.154, 0.149, 0.138, 0.139, with another array added 0.202, 0.196, 0.196, 0.374; bf16 0.127, 0.116, 0.115,
+ * 0.108; u8 0.133, 0.137, 0.121, 0.108; f64 0.264 to 0.270. */
 static bool find_tiles(const struct kir_kernel *k, struct ptx_turned *t) {
   bool is_narrow = true;
   for (const struct kir_stmt *s = t->lane->body.first; s; s = s->next)
