@@ -723,6 +723,35 @@ TEST(the_error_of_a_product_stays_below_what_is_promised) {
     }
 }
 
+/* a^2 b, in which the left operand is made. K is some blocks and a part of one, of which a piece could have more rows. What the
+ * product worked in goes back to the system at once, which looks at it. */
+static void check_made(weft_dtype t, int64_t m, int64_t k, int64_t n) {
+  weft_scope *scope = weft_scope_open();
+  double *x = calloc((size_t)(m * k), sizeof *x), *w = malloc(sizeof *w * (size_t)(k * n)), *y = malloc(sizeof *y * (size_t)(m * n));
+  for (int64_t i = 0; i < k * n; i++) w[i] = 2;
+  for (int64_t i = 0; i < m; i++) x[i * k] = x[i * k + k - 1] = (double)i;
+  weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(m, k), x), t), *b = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(k, n), w), t);
+  EXPECT_OK(weft_eval(2, (weft_array *[]){ a, b }));
+  EXPECT_OK(read_wide(weft_matmul(weft_mul(a, a), b), y, sizeof *y * (size_t)(m * n)));
+  int64_t i = 0;
+  while (i < m * n && y[i] == 4.0 * (double)(i / n * (i / n))) i++;
+  if (i < m * n) test_fail(__FILE__, __LINE__, "%s [%d,%d]: row %d is %g", weft_dtype_name(t), (int)m, (int)k, (int)(i / n), y[i]);
+  free(x), free(w), free(y);
+  weft_scope_discard(scope);
+}
+
+TEST(a_last_block_that_is_shorter_makes_no_larger_piece_of_an_operand) {
+  static const int rows[] = { 6, 8, 16, 24, 31, 32, 64, 130 }, deep[] = { 513, 700, 1100, 1440, 1500, 2047 };
+  weft_set(WEFT_THREADS, 1);
+  weft_set(WEFT_BYTES_CACHE, 0);
+  EACH_BACKEND(backend)
+    for (int i = 0; i < 8 * 6; i++) {
+      (void)backend;
+      check_made(WEFT_F64, rows[i / 6], deep[i % 6], 64);
+      check_made(WEFT_F32, rows[i / 6], deep[i % 6], 33);
+    }
+}
+
 /* ---- no memory ---- */
 
 /* tanh(a b + 1) with `rows` rows, in which allocation n fails. Whether it got that far. */

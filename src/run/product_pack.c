@@ -5,6 +5,7 @@
  * strip; else all of the cell, some of k at a time. */
 #include "run/product.h"
 #include <string.h>
+#include "base/hard.h"
 
 enum {
   PACKED_ROWS = 16,         /* of b that are packed at a time, so that memory is read in runs and not a vector a row */
@@ -30,13 +31,16 @@ static int64_t most_rows(const struct product *p) { /* of a cell */
   return p->cut.cell_parts * (p->cut.part_rows + (p->cut.n_higher > 0));
 }
 
-/* Parts of the left operand that are packed from one piece, and products: as many in smaller cells, so that it has room. */
-static int64_t piece_parts(const struct product *p, int64_t n) {
+static int64_t most_products(const struct product *p) { return least(p->k, p->packs.chunk); } /* that are packed at a time */
+
+/* Parts of the left operand that are packed from one piece: as many where the last products are fewer, so that it has room. */
+static int64_t piece_parts(const struct product *p) {
   if (!p->a.maker || !made_along_k(&p->a)) return p->cut.cell_parts;
-  int64_t most = PIECE / ((p->cut.part_rows + 1) * n);
+  int64_t most = PIECE / ((p->cut.part_rows + 1) * most_products(p));
   return most < 1 ? 1 : least(most, p->cut.cell_parts);
 }
 
+/* Products of which a piece of the left operand is made, of n. */
 static int64_t piece_products(const struct product *p, int64_t n) {
   if (!p->a.maker || made_along_k(&p->a)) return n;
   return least(n, round_up(divide_up(PIECE, most_rows(p)), PACKED_ROWS * p->packs.together));
@@ -49,9 +53,9 @@ static int64_t piece_rows(const struct product *p, int64_t n) {
 }
 
 static size_t measure_pieces(const struct product *p) {
-  int64_t n = least(p->k, p->packs.chunk), a = 0, b = 0, gap = PRODUCT_ALIGN;
+  int64_t a = 0, b = 0, gap = PRODUCT_ALIGN;
   if (p->a.maker) {
-    int64_t high = least(most_rows(p), piece_parts(p, n) * (p->cut.part_rows + 1)), wide = piece_products(p, n);
+    int64_t high = least(most_rows(p), piece_parts(p) * (p->cut.part_rows + 1)), wide = piece_products(p, most_products(p));
     a = made_along_k(&p->a) ? high * (wide * p->size + gap) : wide * (high * p->size + gap);
   }
   if (p->b.maker) {
@@ -73,7 +77,7 @@ static size_t room_of_rows(const struct product *p, int64_t rows, int64_t row) {
 
 void product_measure(struct product *p) {
   int64_t rows = most_rows(p), high = p->unit->high ? p->unit->high * p->cut.cell_parts : rows;
-  p->bytes.a = p->packs.a ? padded(high * panel_rows(p, least(p->k, p->packs.chunk)) * p->size + PANEL_SLACK) : 0;
+  p->bytes.a = p->packs.a ? padded(high * panel_rows(p, most_products(p)) * p->size + PANEL_SLACK) : 0;
   p->bytes.b = p->packs.shares_b ? 0 : panels_of(p, p->cut.cell_columns);
   p->bytes.sums = p->k > p->packs.chunk && p->packs.chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cut.cell_row) : 0;
   p->bytes.cell = p->c->y.store >= 0 ? 0 : room_of_rows(p, rows, p->cut.cell_row);
@@ -131,6 +135,7 @@ static struct operand_block made(struct worker *w, const struct matrix *x, int64
   int64_t size = kir_width(x->dtype), next = round_up((is_by_rows ? columns : rows) * size, PRODUCT_ALIGN);
   struct piece_buffer own = { .buf = m->piece, .data = w->piece };
   int r = x->row_axis, c = x->column_axis;
+  INVARIANT((size_t)(next * (is_by_rows ? rows : columns)) <= w->p->bytes.piece);
   struct operand_block b = { w->piece, r < 0 ? 0 : is_by_rows ? next : size, c < 0 ? 0 : is_by_rows ? size : next };
   for (int i = 0; i < w->p->c->n_batch; i++)
     if (m->batch_axis[i] >= 0) from[m->batch_axis[i]] = w->cell.batch[i], extent[m->batch_axis[i]] = 1;
@@ -242,7 +247,7 @@ static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k,
 
 void product_pack_left(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  int64_t parts = piece_parts(p, n), run = piece_products(p, n), end = w->cell.part + w->cell.parts;
+  int64_t parts = piece_parts(p), run = piece_products(p, n), end = w->cell.part + w->cell.parts;
   for (int64_t j = w->cell.part; j < end; j += parts)
     for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
 }
