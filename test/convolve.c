@@ -1,6 +1,7 @@
 /* convolve.c -- windows and convolutions against plain loops: every option, up to three axes between, with derivatives,
  * maps, functions of unknown sizes and mistakes. */
 #include "values.h"
+#include "ways.h"
 
 /* ---- windows ---- */
 
@@ -329,6 +330,94 @@ TEST(one_channel_a_group_is_added_in_the_order_of_its_kernel_by_planes_and_by_ch
           }
     if (wrong) test_fail(__FILE__, __LINE__, "problem %llu: %lld of %lld elements differ", (unsigned long long)seed, (long long)wrong, (long long)(2 * count));
     free(x), free(planes), free(w), free(y[0]), free(y[1]);
+    weft_scope_discard(s);
+  }
+}
+
+/* ---- windows that a product reads where they are ---- */
+
+static struct problem few_places_of(uint64_t seed) {
+  state = seed * 2654435761u + 4242;
+  struct problem p = { .axes = below(4) ? 2 : 1, .n = 1 + below(3), .groups = 1, .is_flipped = (int)below(2) };
+  p.channels = 48 + below(seed % 4 ? 120 : 600), p.out = 16 + below(seed % 3 ? 60 : 200);
+  for (int k = 0; k < BETWEEN; k++) {
+    bool is_there = k >= BETWEEN - p.axes;
+    p.stride[k] = is_there && below(3) == 0 ? 2 : 1, p.dilation[k] = is_there && below(4) == 0 ? 2 : 1, p.spread[k] = 1;
+    p.kernel[k] = is_there ? 2 + below(4) : 1, p.size[k] = is_there ? 6 + below(p.axes == 1 ? 40 : 18) : 1;
+    p.before[k] = is_there ? below(4) - 1 : 0, p.after[k] = is_there ? below(4) - 1 : 0;
+    while (p.size[k] + p.before[k] + p.after[k] < (p.kernel[k] - 1) * p.dilation[k] + 1) p.size[k]++;
+  }
+  return p;
+}
+
+static weft_array *rough_of(weft_dtype t, int rank, const int64_t dims[]) {
+  int64_t n = 1;
+  for (int k = 0; k < rank; k++) n *= dims[k];
+  float *v = malloc(sizeof *v * (size_t)n);
+  for (int64_t i = 0; i < n; i++) v[i] = below(900) ? (float)(below(2001) - 1000) / 257 : rough();
+  weft_array *x = weft_cast(weft_from(WEFT_F32, rank, dims, v), t);
+  free(v);
+  return x;
+}
+
+/* Channels last, or in front and shown so, of x and of w; some are gone on with. */
+static double *few_places(uint64_t seed, size_t *n, bool *are_windows) {
+  weft_scope *s = weft_scope_open();
+  struct problem p = few_places_of(seed);
+  weft_dtype t = seed % 5 ? WEFT_F32 : WEFT_F64;
+  int64_t xd[BETWEEN + 2], wd[BETWEEN + 2];
+  int rank = p.axes + 2;
+  shapes_of(&p, xd, wd);
+  weft_array *x = rough_of(t, rank, xd), *w = rough_of(t, rank, wd);
+  weft_array *given[] = { seed & 1 ? weft_neg(weft_moveaxis(x, -1, 1)) : x, seed & 2 ? weft_neg(weft_moveaxis(w, -1, 1)) : w };
+  EXPECT_OK(weft_eval(2, given));
+  x = seed & 1 ? weft_moveaxis(given[0], 1, -1) : given[0], w = seed & 2 ? weft_moveaxis(given[1], 1, -1) : given[1];
+  weft_array *y = conv_of(&p, x, w);
+  if (seed % 4 == 3) y = weft_maximum(weft_add(y, weft_scalar(0.25)), weft_integer(0));
+  *are_windows = strstr(weft_show(1, &y, "plan"), "windows of") != NULL;
+  double *v = all_f64(y, n);
+  weft_scope_discard(s);
+  return v;
+}
+
+/* Zeros around the array are not multiplied one by one; inf and nan among the weights show that they are multiplied. */
+TEST(windows_of_few_places_are_read_where_they_are_with_the_bits_of_one_op_at_a_time) {
+  int64_t threads = weft_get(WEFT_THREADS);
+  int n_windows = 0;
+  test_watchdog(240);
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    size_t n, m;
+    bool are_windows;
+    way_take(&(struct way){ "", "vm", false, 1 });
+    double *want = few_places(seed, &n, &are_windows);
+    for (int k = 0; k < FUSED_WAYS; k++) {
+      way_take(&fused_ways[k]);
+      double *got = few_places(seed, &m, &are_windows);
+      n_windows += are_windows;
+      if (n != m || !are_same(got, want, n)) test_fail(__FILE__, __LINE__, "problem %llu on %s", (unsigned long long)seed, fused_ways[k].name);
+      free(got);
+    }
+    free(want);
+  }
+  if (n_windows < 60) test_fail(__FILE__, __LINE__, "only %d were windows", n_windows);
+  way_take(&(struct way){ "", NULL, true, (int)threads });
+}
+
+/* What else is done with the array is done to what it was. */
+TEST(windows_of_an_array_that_is_updated_are_multiplied_first) {
+  enum { SIZE = 10, CHANNELS = 96, OUT = 32 };
+  for (int i = 0; i < 2; i++) {
+    weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+    weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(1, SIZE, SIZE, CHANNELS)), weft_input(WEFT_F32, WEFT_DIMS(OUT, 3, 3, CHANNELS)) };
+    weft_array *x = i ? weft_add(in[0], weft_scalar(0)) : in[0];
+    weft_array *out[] = { weft_put(x, weft_slice(x, 1, 0, 7, 1), weft_scalar(9), WEFT_SET), weft_conv(x, in[1], NULL) };
+    weft_function *f = weft_compile(body, 2, in, 2, out);
+    weft_array *given[] = { weft_full(WEFT_F32, WEFT_DIMS(1, SIZE, SIZE, CHANNELS), 1), weft_full(WEFT_F32, WEFT_DIMS(OUT, 3, 3, CHANNELS), 1) }, *y[2];
+    EXPECT_OK(weft_eval(2, given));
+    weft_call(f, 2, given, 2, y);
+    EXPECT_F64(weft_cast(weft_min(weft_flatten(y[1], 0, -1), 0), WEFT_F64), 9 * CHANNELS);
+    EXPECT_F64(weft_cast(weft_max(weft_flatten(y[1], 0, -1), 0), WEFT_F64), 9 * CHANNELS);
+    EXPECT_F64(weft_cast(weft_sum(y[0], WEFT_ALL), WEFT_F64), 7 * SIZE * CHANNELS * 9 + 3 * SIZE * CHANNELS);
     weft_scope_discard(s);
   }
 }

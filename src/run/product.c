@@ -49,7 +49,7 @@ void product_of(struct product *p, const struct contraction *c) {
   find_matrix(&p->a, c, &c->a, c->a_dtype);
   find_matrix(&p->b, c, &c->b, c->b_dtype);
   find_matrix(&p->y, c, &c->y, p->reg);
-  p->run = c->b_run, p->first = c->b_first;
+  p->run = c->b_run, p->first = c->b_first, p->windows = c->windows;
   find_matrix(&p->rest, c, &c->rest, c->b_dtype);
   find_made(&p->a, c->maker[0]);
   find_made(&p->b, c->maker[1]);
@@ -97,8 +97,8 @@ void product_at(struct product *p, const struct plan *plan, int i, struct run *r
 /* ---- how ---- */
 
 static const struct strategy *strategy_of(const struct product *p) {
-  static const struct strategy *const strategies[] = { &strategy_dots, &strategy_tiles, &strategy_small, &strategy_flat,
-                                                     &strategy_panels };
+  static const struct strategy *const strategies[] = { &strategy_windows, &strategy_dots, &strategy_tiles, &strategy_small,
+                                                     &strategy_flat, &strategy_panels };
   int i = 0, form = p->run ? RIGHT_IN_RUNS : p->first ? RIGHT_IN_TWO : RIGHT_IN_ONE;
   while (!(strategies[i]->reads & form) || !strategies[i]->applies(p)) i++; /* of those that read it the last always does */
   return strategies[i];
@@ -298,7 +298,7 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
   text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
   if (c->is_fed) text_add(t, "rows of the step before");
-  else show_operand(s, c->maker[0], &c->a, t);
+  else text_add(t, c->windows ? "windows of " : ""), show_operand(s, c->maker[0], &c->a, t);
   text_add(t, ", b=");
   show_operand(s, c->maker[1], &c->b, t);
   if (c->b_run) text_addf(t, " in runs of %lld", (long long)c->b_run);

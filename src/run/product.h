@@ -4,6 +4,7 @@
  * patch and hands the finished cell to the kernel that goes on with it. How the operands are read is a strategy, one file each:
  *
  *   product_dots.c     one row, and the matrix as it lies: no patches
+ *   product_windows.c  a left operand that is windows of an array, as convolutions have it
  *   product_small.c    operands that the caches hold: read where they are
  *   product_flat.c     few rows: the matrix is used hardly more than once, and read in long runs
  *   product_panels.c   the rest: both operands are copied to panels
@@ -43,6 +44,7 @@ struct matrix {
  * patch. A cell is some parts by some strips. */
 struct cut {
   int64_t n_parts, part_rows, n_higher;
+  int patch_rows;               /* at most: of windows a part may be several patches */
   int width;                    /* columns of a patch */
   int64_t n_strips;
   int64_t cell_parts, cell_columns; /* of a cell, at most */
@@ -85,7 +87,8 @@ struct strategy {
   void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
   void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */
 };
-extern const struct strategy strategy_dots, strategy_tiles, strategy_small, strategy_flat, strategy_panels; /* in this order */
+extern const struct strategy strategy_windows, strategy_dots, strategy_tiles, strategy_small, strategy_flat,
+  strategy_panels; /* in this order */
 
 /* If it is turned, the rows here are the columns there: y' = b' a'. */
 struct product {
@@ -96,6 +99,7 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  const struct windows *windows; /* of a: where its rows and terms are, instead of strides; NULL: it has these */
   struct matrix rest;           /* where rows or columns of b from `first` on stand, see b_first in schedule/step.h; then it goes by
                                    dots */
   int64_t first;                /* 0: all stand in b */
@@ -240,6 +244,9 @@ void cell_axes(const struct worker *, int64_t from[], int64_t extent[]);
 void cell_multiply(struct worker *);
 int cell_go_on(const struct worker *);              /* the kernel, on a cell. 1: out of memory */
 void product_run_cells(struct product *, size_t bytes);
+
+/* product_windows.c */
+void product_cut_windows(struct product *);         /* parts and the width of patches */
 
 /* product_panels.c */
 int product_most_together(const struct product *);  /* products at a time, if all numbers allow it */

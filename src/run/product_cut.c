@@ -45,6 +45,7 @@ static int64_t count_parts(const struct product *p) {
 }
 
 void product_cut_patches(struct product *p) {
+  if (p->windows) { product_cut_windows(p); return; }
   int lanes = p->unit->lanes(p->reg);
   p->cut.n_parts = count_parts(p);
   p->cut.part_rows = p->m / p->cut.n_parts;
@@ -53,6 +54,7 @@ void product_cut_patches(struct product *p) {
   int vectors = p->unit->deep ? most : (int)least(most, divide_up(p->n, lanes)); /* tiles are whole */
   bool turns = product_is_flat(p) && product_lies_along_k(p) && !product_is_kept(p);
   if (turns) vectors = (int)least(vectors, 2); /* they are transposed in registers */
+  p->cut.patch_rows = (int)p->cut.part_rows + (p->cut.n_higher > 0);
   p->cut.width = vectors * lanes;
   p->cut.n_strips = divide_up(p->n, p->cut.width);
 }
@@ -123,6 +125,7 @@ static bool is_cut_by_columns(const struct product *p) {
 static void cut_for_threads(struct product *p) {
   int64_t wanted = (int64_t)p->threads * (p->threads == 1 || product_is_flat(p) ? 1 : CELLS_A_THREAD);
   if (p->unit->deep && p->threads > 1) wanted = 0, cut_both(p);
+  if (p->windows && !p->packs.shares_b) wanted = p->threads; /* its cells are whole strips, which are packed once */
   if (is_cut_by_columns(p)) cut_columns(p, wanted);
   if (p->packs.a || p->c->y.store < 0) cut_rows(p, wanted);
   if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */

@@ -80,6 +80,7 @@ void product_measure(struct product *p) {
   p->bytes.a = p->packs.a ? padded(high * panel_rows(p, most_products(p)) * p->size + PANEL_SLACK) : 0;
   p->bytes.b = p->packs.shares_b ? 0 : panels_of(p, p->cut.cell_columns);
   p->bytes.sums = p->k > p->packs.chunk && p->packs.chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cut.cell_row) : 0;
+  if (p->windows) p->bytes.sums = padded((p->cut.patch_rows + 1) * p->cut.width * p->size); /* of a patch, and of zeros */
   p->bytes.cell = p->c->y.store >= 0 ? 0 : room_of_rows(p, rows, p->cut.cell_row);
   p->bytes.starts = p->packs.shares_b ? 0 : starts_of(p, p->cut.cell_columns);
   p->bytes.fed = p->then ? room_of_rows(p, rows, p->fed_row) : 0;
@@ -182,6 +183,12 @@ static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int
                              b.row, b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
 }
 
+/* Asks for the next n rows, which lie along k: columns are far apart, and no processor foresees where each goes on. */
+static void ask_for(const struct product *p, const uint8_t *from, int64_t n, int64_t columns) {
+  for (int64_t c = 0; c < columns; c++)
+    for (int64_t at = 0; at < n * p->size; at += CACHE_LINE) __builtin_prefetch(from + c * p->b.column + at, 0, 2);
+}
+
 /* All rows of the strip at column j of a right operand in runs. They are read as they stand, channel by channel with its places
  * side by side, and row i there is row i % places * run + i / places here. */
 static void pack_runs(struct worker *w, int64_t j) {
@@ -191,6 +198,7 @@ static void pack_runs(struct worker *w, int64_t j) {
   uint8_t *to = strip_at(w, j);
   for (int64_t i = 0, channel = 0, place = 0; i < p->k; i += n) {
     n = least(TURNED_ROWS, p->k - i);
+    ask_for(p, from + (i + n) * p->size, least(TURNED_ROWS, p->k - i - n), strip_columns(w, j));
     pack(p, &(struct panel){ from + i * p->size, w->piece, p->size, p->b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype },
          false);
     for (int64_t r = 0; r < n; r++) {

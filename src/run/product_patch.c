@@ -7,7 +7,7 @@ int product_find_code(struct product *p) {
   int lanes = p->unit->lanes(p->reg), edge = (int)(p->n % p->cut.width);
   for (int higher = 0; higher < 2; higher++)
     for (int is_edge = 0; is_edge < 1 + (edge > 0); is_edge++) {
-      int rows = (int)p->cut.part_rows + higher, columns = is_edge ? edge : p->cut.width;
+      int rows = p->windows ? p->cut.patch_rows : (int)p->cut.part_rows + higher, columns = is_edge ? edge : p->cut.width;
       bool is_used = higher ? p->cut.n_higher > 0 : p->cut.n_higher < p->cut.n_parts, is_forbidden;
       if (!is_used) continue;
       p->code[higher][is_edge] = p->unit->code(p->packs.together > 1 ? p->a.dtype : p->reg, rows,

@@ -96,6 +96,7 @@ static bool find_operand(struct work *w, const struct group *g, int k, struct bi
   struct place p;
   *b = (struct binding){ .store = -1 };
   if (g->made_by[k] >= 0) return *maker = w->group[g->made_by[k]].maker, true;
+  if (k == 0 && g->windows) return *b = g->left, true;
   if (k == 1 && (g->run || g->first)) return *b = g->right, true;
   if (!place_needed(w, g->product->in[k], &p)) return false;
   *b = binding_of(g->product->in[k], &p);
@@ -111,6 +112,7 @@ struct contraction *contraction_of(struct work *w, const struct group *g) {
   c->is_turned = contract_is_turned(n);
   name_axes(n, c);
   if (!find_operand(w, g, 0, &c->a, &c->maker[0]) || !find_operand(w, g, 1, &c->b, &c->maker[1])) return NULL;
+  c->windows = g->windows;
   c->is_fed = g->fed_by >= 0, c->b_run = g->run, c->b_first = g->first, c->b_splits_rows = g->splits_rows;
   c->rest = g->first ? g->rest : (struct binding){ .store = -1 };
   c->y.store = c->cell = -1;
@@ -149,7 +151,7 @@ static struct blas_product as_blas(const struct contraction *c) {
 }
 
 static bool is_for_library(const struct contraction *c) {
-  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->b_run || c->b_first) return false;
+  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->windows || c->b_run || c->b_first) return false;
   if ((double)c->m * (double)c->n * (double)c->k < LEAST_FOR_LIBRARY) return false;
   struct blas_product p = as_blas(c);
   int64_t c_column = c->y.stride[c->n_batch + !c->is_turned];

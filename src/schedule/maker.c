@@ -317,6 +317,7 @@ bool makers_find(struct work *w) {
     for (int k = 0; g->fed_by < 0 && k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
       if (!find_maker(w, g, k)) return false;
     if (g->fed_by < 0) find_runs(w, g);
+    if (g->fed_by < 0 && !windows_find(w, g)) return false;
     if (!find_joined(w, g)) return false;
   }
   return true;

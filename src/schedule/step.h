@@ -117,6 +117,18 @@ struct maker {
   int start[AXES];               /* by axis of the kernel: the size that is the index where a piece begins; -1: not asked for */
 };
 
+/* The left operand of a product as it stands in an array of more axes: windows of it overlap, so no two strides say where rows and
+ * terms are. Row i is at the i-th place of the axes of rows, counted through with the last one fastest, and so is term k. In
+ * elements. */
+enum { WINDOW_AXES = 4 };
+struct windows {
+  int n_rows, n_terms;           /* axes */
+  int64_t rows[WINDOW_AXES], row[WINDOW_AXES];   /* lengths, and how far it is from one to the next */
+  int64_t terms[WINDOW_AXES], term[WINDOW_AXES]; /* the last ones are neighbours */
+  const uint8_t *is_zero;        /* by row and block of terms (KIR_PRODUCT_BLOCK): whether all of it is padding of zeros, */
+  int64_t period;                /* .. which is the same after so many rows; NULL: there is no such block */
+};
+
 /* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
  * (backend/patch.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
  * as a whole stands nowhere. */
@@ -127,6 +139,7 @@ struct contraction {
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
   const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
+  const struct windows *windows; /* of a, instead of its strides; NULL: it has these */
   int64_t b_run;                 /* rows i b_run .. of b stand one element behind those of i - 1: [k, n] is read from
                                     [n, b_run, k / b_run], whose last two axes are neighbours and change places. 0: rows are as
                                     far apart as b says */

@@ -40,6 +40,8 @@ struct group {
   int for_operand;            /* of its first item */
   int made_by[2];             /* the groups that compute the operands of the product; -1: it stands in memory */
   struct maker *maker;        /* the only result is an operand of a product, and never whole */
+  struct windows *windows;    /* of the product: how its left operand, which is `left`, stands; NULL: as places say */
+  struct binding left;
   struct binding right;       /* of the product: where its right operand stands, if that is in runs; */
   int64_t run;                /* rows of one; 0: it is not (see b_run in step.h) */
   int64_t first;              /* of the product: its right operand is `right`, `rest` behind it (see b_first in step.h); 0: no */
@@ -165,6 +167,10 @@ bool chain_is_banded(struct work *, const struct node *y, int64_t *band); /* y i
 /* maker.c */
 void makers_mark(struct work *); /* what might be computed for an operand alone; before nodes are grouped */
 bool makers_find(struct work *); /* operands that are computed while they are packed; after chains. false: out of memory */
+
+/* window_operand.c */
+bool windows_find(struct work *, struct group *); /* of its product: whether its left operand is windows that are read where they
+                                    are. false: out of memory */
 
 /* draft.c */
 struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of memory */
