@@ -92,20 +92,29 @@ static int is_range(PyObject *o) { return Py_TYPE(o) == &PyRange_Type; }
 /* A list of numbers, and whether something in it is an array. */
 struct nest { int rank, kind, has_arrays; int64_t dims[WEFT_RANK_MAX]; };
 
+/* Lists that are no table, in the words of the flavour that is set. */
+static void raise_uneven(const char *format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  if (flavour() == &mlx_array_type) PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length.");
+  else PyErr_FormatV(PyExc_ValueError, format, rest);
+  va_end(rest);
+}
+
 static int nest_scan(struct nest *n, PyObject *o, int depth) {
   if (!is_list(o)) {
     int kind = kind_of(o);
     if (kind < 0) n->has_arrays = 1;
     else if (kind > n->kind) n->kind = kind;
     if (!n->has_arrays && depth != n->rank) {
-      PyErr_SetString(PyExc_ValueError, "array: nested lists differ in depth");
+      raise_uneven("array: nested lists differ in depth");
       return -1;
     }
     return 0;
   }
   Py_ssize_t size = PySequence_Fast_GET_SIZE(o);
   if (depth >= n->rank || n->dims[depth] != size) {
-    PyErr_SetString(PyExc_ValueError, "array: nested lists differ in length");
+    raise_uneven("array: nested lists differ in length");
     return -1;
   }
   for (Py_ssize_t i = 0; i < size && !n->has_arrays; i++)
@@ -153,7 +162,7 @@ static int are_uneven(weft_array *a, weft_array *b, Py_ssize_t place) {
   int uneven = weft_rank(a) != weft_rank(b);
   for (int i = 0; !uneven && i < weft_rank(a); i++)
     uneven = weft_dim(a, i) >= 0 && weft_dim(b, i) >= 0 && weft_dim(a, i) != weft_dim(b, i);
-  if (uneven) PyErr_Format(PyExc_ValueError, "array: nested lists differ in shape: elements 0 and %zd are not alike", place);
+  if (uneven) raise_uneven("array: nested lists differ in shape: elements 0 and %zd are not alike", place);
   return uneven;
 }
 

@@ -412,24 +412,13 @@ static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put
 
 /* ---- The type ---- */
 
-/* Lists that are no table: this is what MLX says. What their elements raise stays. */
-static void as_mlx_calls_lists(void) {
-  PyObject *type, *value, *trace, *text = NULL;
-  PyErr_Fetch(&type, &value, &trace);
-  const char *s = type == PyExc_ValueError && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
-  int is = s && !strncmp(s, "array: nested lists differ", 26);
-  Py_XDECREF(text);
-  PyErr_Restore(type, value, trace);
-  if (is) PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length.");
-}
-
 static PyObject *make(PyObject *args, PyObject *kwargs) {
   static char *names[] = { "val", "dtype", NULL };
   PyObject *o, *dtype = Py_None;
   weft_dtype wanted;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
   if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
-  int is_list = PyList_Check(o) || PyTuple_Check(o), is_bytes = PyBytes_Check(o) || PyByteArray_Check(o);
+  int is_bytes = PyBytes_Check(o) || PyByteArray_Check(o);
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *source = is_bytes ? PyMemoryView_FromObject(o) : Py_NewRef(o);
   weft_scope *s = op_begin();
@@ -437,7 +426,6 @@ static PyObject *make(PyObject *args, PyObject *kwargs) {
   Py_XDECREF(source);
   flavour_set(before);
   if (!array && o != Py_None) mlx_as_value_error(PyExc_TypeError);
-  if (!array && is_list) as_mlx_calls_lists();
   return array;
 }
 
