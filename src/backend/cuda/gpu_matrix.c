@@ -751,8 +751,8 @@ int cholesky_there(struct gpu *g, const struct routine_call *c, bool only_asks) 
   return finish(&x, how);
 }
 
-/* number: is_upper, is_unit. */
-int triangle_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
+/* Systems by one triangle after the other, all of the first operand. */
+static int triangles_there(struct gpu *g, const struct routine_call *c, bool only_asks, int n, const struct triangle t[]) {
   struct matrices x;
   uint64_t a, b;
   int64_t m = routine_last(&c->array[1], 1);
@@ -760,22 +760,20 @@ int triangle_there(struct gpu *g, const struct routine_call *c, bool only_asks) 
   if (how || only_asks) return how;
   how = load(&x, c->array[0].at, 0, x.n, &a);
   if (!how) how = load(&x, c->array[1].at, 0, m, &b);
-  if (!how) how = solve(&x, (struct triangle){ a, false, c->number[0] != 0, c->number[1] != 0 }, b, m);
+  for (int k = 0; !how && k < n; k++) how = solve(&x, (struct triangle){ a, t[k].is_turned, t[k].is_upper, t[k].is_unit }, b, m);
   if (!how) how = store(&x, b, c->array[2].at, 0, 0, m);
   return finish(&x, how);
 }
 
+/* number: is_upper, is_unit. */
+int triangle_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
+  struct triangle t = { .is_upper = c->number[0] != 0, .is_unit = c->number[1] != 0 };
+  return triangles_there(g, c, only_asks, 1, &t);
+}
+
 int cholesky_solve_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
-  struct matrices x;
-  uint64_t a, b;
-  int64_t m = routine_last(&c->array[1], 1);
-  int how = begin(&x, g, c, NULL);
-  if (how || only_asks) return how;
-  how = load(&x, c->array[0].at, 0, x.n, &a);
-  if (!how) how = load(&x, c->array[1].at, 0, m, &b);
-  for (int k = 0; !how && k < 2; k++) how = solve(&x, (struct triangle){ a, k == 1, k == 1, false }, b, m);
-  if (!how) how = store(&x, b, c->array[2].at, 0, 0, m);
-  return finish(&x, how);
+  static const struct triangle l_and_its_transpose[] = { { 0 }, { .is_turned = true, .is_upper = true } };
+  return triangles_there(g, c, only_asks, 2, l_and_its_transpose);
 }
 
 struct lu { uint64_t at, order, status, swaps; };
