@@ -310,38 +310,25 @@ static void reverse_mode(const char *fn, int m, struct node *const y[], struct n
 }
 
 void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]) {
+  struct given g;
   if (!has_place("weft_vjp", m, n, dx)) return;
-  struct node **list = node_list_new(2 * m + n);
-  weft_array *bad = NULL;
-  if (!list) return all_bad(n, dx, no_memory());
-  bool has_y = arrays_nodes("weft_vjp", m, y, list, &bad);
-  bool has_dy = has_y && arrays_nodes("weft_vjp", m, dy, list + m, &bad);
-  bool has_x = has_dy && arrays_nodes("weft_vjp", n, x, list + 2 * m, &bad);
-  struct failure *why = has_x ? transform_ready(n, list + 2 * m, m, list) : NULL;
-  if (why) all_bad(n, dx, why);
-  else if (has_x) reverse_mode("weft_vjp", m, list, list + m, n, list + 2 * m, dx);
-  for (int j = 0; bad && j < n; j++) dx[j] = bad;
-  nodes_release(has_y ? m : 0, list);
-  nodes_release(has_dy ? m : 0, list + m);
-  nodes_release(has_x ? n : 0, list + 2 * m);
-  mem_free(list);
+  if (given_take(&g, "weft_vjp", 3, (int[]){ m, m, n }, (weft_array *const *const[]){ y, dy, x }, n, dx)) {
+    struct failure *why = transform_ready(n, g.of[2], m, g.of[0]);
+    if (why) all_bad(n, dx, why);
+    else reverse_mode("weft_vjp", m, g.of[0], g.of[1], n, g.of[2], dx);
+  }
+  given_drop(&g);
 }
 
 void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]) {
+  struct given g;
   if (!has_place("weft_grad", 1, n, dx)) return;
-  struct node *node, **list = node_list_new(n);
-  weft_array *bad = NULL;
-  if (!list) return all_bad(n, dx, no_memory());
-  bool has_y = arrays_nodes("weft_grad", 1, &y, &node, &bad), has_x = has_y && arrays_nodes("weft_grad", n, x, list, &bad);
-  if (has_x) {
-    struct node *one = array_node(array_broadcast("weft_grad", number_like(y, 1), node->rank, node->dims));
-    struct failure *why = one->op == &op_bad ? failure_retain(one->failure) : transform_ready(n, list, 1, &node);
+  if (given_take(&g, "weft_grad", 2, (int[]){ 1, n }, (weft_array *const *const[]){ &y, x }, n, dx)) {
+    struct node *one = array_node(array_broadcast("weft_grad", number_like(y, 1), g.of[0][0]->rank, g.of[0][0]->dims));
+    struct failure *why = one->op == &op_bad ? failure_retain(one->failure) : transform_ready(n, g.of[1], 1, g.of[0]);
     if (why) all_bad(n, dx, why);
-    else reverse_mode("weft_grad", 1, &node, &one, n, list, dx);
+    else reverse_mode("weft_grad", 1, g.of[0], &one, n, g.of[1], dx);
     node_release(one);
   }
-  for (int j = 0; bad && j < n; j++) dx[j] = bad;
-  nodes_release(has_y, &node);
-  nodes_release(has_x ? n : 0, list);
-  mem_free(list);
+  given_drop(&g);
 }

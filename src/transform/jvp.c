@@ -146,19 +146,12 @@ static void forward_mode(int n, struct node *const x[], struct node *dx[], int m
 }
 
 void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]) {
+  struct given g;
   if (!has_place("weft_jvp", n, m, dy)) return;
-  struct node **list = node_list_new(2 * n + m);
-  weft_array *bad = NULL;
-  if (!list) return all_bad(m, dy, no_memory());
-  bool has_x = arrays_nodes("weft_jvp", n, x, list, &bad);
-  bool has_dx = has_x && arrays_nodes("weft_jvp", n, dx, list + n, &bad);
-  bool has_y = has_dx && arrays_nodes("weft_jvp", m, y, list + 2 * n, &bad);
-  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n) : NULL;
-  if (why) all_bad(m, dy, why);
-  else if (has_y) forward_mode(n, list, list + n, m, list + 2 * n, dy);
-  for (int j = 0; bad && j < m; j++) dy[j] = bad;
-  nodes_release(has_x ? n : 0, list);
-  nodes_release(has_dx ? n : 0, list + n);
-  nodes_release(has_y ? m : 0, list + 2 * n);
-  mem_free(list);
+  if (given_take(&g, "weft_jvp", 3, (int[]){ n, n, m }, (weft_array *const *const[]){ x, dx, y }, m, dy)) {
+    struct failure *why = transform_ready(n, g.of[0], m, g.of[2]);
+    if (why) all_bad(m, dy, why);
+    else forward_mode(n, g.of[0], g.of[1], m, g.of[2], dy);
+  }
+  given_drop(&g);
 }

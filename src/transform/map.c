@@ -396,20 +396,13 @@ static struct failure *not_remembered(int n, struct node *const x[], int m, stru
 }
 
 void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]) {
+  struct given g;
   if (!has_place("weft_map", n, m, ys)) return;
-  struct node **list = node_list_new(2 * n + m);
-  weft_array *bad = NULL;
-  if (!list) return all_bad(m, ys, no_memory());
-  bool has_x = arrays_nodes("weft_map", n, x, list, &bad);
-  bool has_xs = has_x && arrays_nodes("weft_map", n, xs, list + n, &bad);
-  bool has_y = has_xs && arrays_nodes("weft_map", m, y, list + 2 * n, &bad);
-  struct failure *why = has_y ? transform_ready(n, list, m, list + 2 * n) : NULL;
-  if (has_y && !why) why = not_remembered(n, list, m, list + 2 * n);
-  if (why) all_bad(m, ys, why);
-  else if (has_y) map_all(n, list, list + n, m, list + 2 * n, ys);
-  for (int j = 0; bad && j < m; j++) ys[j] = bad;
-  nodes_release(has_x ? n : 0, list);
-  nodes_release(has_xs ? n : 0, list + n);
-  nodes_release(has_y ? m : 0, list + 2 * n);
-  mem_free(list);
+  if (given_take(&g, "weft_map", 3, (int[]){ n, n, m }, (weft_array *const *const[]){ x, xs, y }, m, ys)) {
+    struct failure *why = transform_ready(n, g.of[0], m, g.of[2]);
+    if (!why) why = not_remembered(n, g.of[0], m, g.of[2]);
+    if (why) all_bad(m, ys, why);
+    else map_all(n, g.of[0], g.of[1], m, g.of[2], ys);
+  }
+  given_drop(&g);
 }

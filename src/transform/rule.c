@@ -226,3 +226,20 @@ bool has_place(const char *fn, int m, int n, weft_array *out[]) {
   else scope_blame(f);
   return false;
 }
+
+bool given_take(struct given *g, const char *fn, int lists, const int n[], weft_array *const *const a[], int m, weft_array *out[]) {
+  weft_array *bad = NULL;
+  int total = 0;
+  for (int k = 0; k < lists; k++) total += n[k];
+  *g = (struct given){ .all = node_list_new(total) };
+  if (!g->all) return all_bad(m, out, no_memory()), false;
+  for (struct node **at = g->all; g->lists < lists && arrays_nodes(fn, n[g->lists], a[g->lists], at, &bad); at += n[g->lists++])
+    g->n[g->lists] = n[g->lists], g->of[g->lists] = at;
+  for (int j = 0; bad && j < m; j++) out[j] = bad;
+  return !bad;
+}
+
+void given_drop(struct given *g) {
+  for (int k = 0; k < g->lists; k++) nodes_release(g->n[k], g->of[k]);
+  mem_free(g->all);
+}

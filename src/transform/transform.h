@@ -66,6 +66,12 @@ void node_list_drop(int n, struct node **);          /* releases and frees; NULL
 /* Public calls: m arrays are given and n wanted. false: the counts make no sense, or there is nowhere to put the results;
  * they are bad where they can be, else the open scope is told. */
 bool has_place(const char *fn, int m, int n, weft_array *out[]);
+
+/* Public calls: the nodes of the lists of arrays that they were given, with references. */
+struct given { int lists, n[3]; struct node **all, **of[3]; };
+/* false: the m results are bad. given_drop is called in any case. */
+bool given_take(struct given *, const char *fn, int lists, const int n[], weft_array *const *const a[], int m, weft_array *out[]);
+void given_drop(struct given *);
 void all_bad(int n, weft_array *out[], struct failure *); /* takes over the reference */
 
 #endif
