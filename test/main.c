@@ -72,6 +72,8 @@ void test_fail(const char *file, int line, const char *format, ...) {
   current_result = FAILED;
 }
 
+bool test_has_failed(void) { return current_result == FAILED; }
+
 void test_skip(const char *why) {
   printf("%s: skipped: %s\n", current->name, why);
   if (current_result == PASSED) current_result = SKIPPED;

@@ -1,7 +1,11 @@
 /* libcuda.c -- the functions of libcuda.so.1 that weft asks for, on the machine of machine.h: everything is done when it is
  * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the devices have. WEFT_TEST_DRIVER_CAPABILITY: 90 is 9.0, 80 unless it is said.
  * WEFT_TEST_DRIVER_DEVICES: how many there are, up to 8. A kernel that goes wrong, or touches memory of another device, says so on
- * stderr and loses all of them, as an illegal access does. */
+ * stderr and loses all of them, as an illegal access does.
+ *
+ * WEFT_TEST_DRIVER_LATE=1: what is enqueued is done when somebody waits for it, and not before; 2: now and then before, too. Pinned
+ * memory is read and written then, and memory that is freed is gone at once: who trusts in an order that he has not asked for finds
+ * other bytes, or loses the device. Calls can be made to fail, one by one (test_driver_fail). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,7 +26,7 @@ static char context[MOST_DEVICES];       /* by device: the address of one is its
 static _Thread_local int current;        /* the device of the context that this thread has entered */
 static int n_pieces, last_piece;
 static size_t taken;
-static result lost;
+static result lost;                      /* 0: they are not */
 
 /* ---- Streams that record, and graphs: what was enqueued there, in order ---- */
 
@@ -33,24 +37,50 @@ struct work {
   uint64_t param[MOST_PARAMS];
   void *to;                              /* or a copy, */
   const void *from;
+  uint64_t there;                        /* the side of it that is a device's */
   size_t bytes;
   int device;
   void (*call)(void *of);                /* or what a library does */
   void *of;
+  void *own;                             /* bytes to be freed afterwards */
+  struct stream *after;                  /* or to wait until that stream has done so many */
+  uint64_t until;
 };
 struct graph { int n, room, refs; struct work *w; };
-struct stream { struct graph *records; }; /* NULL: what is enqueued is done */
+struct stream {
+  struct graph *records;                 /* NULL: what is enqueued is done, or */
+  struct graph late;                     /* is to be done, from n_done on */
+  int n_done;
+  uint64_t first;                        /* how many were done and forgotten */
+};
+struct event { struct stream *of; uint64_t until; };
 enum { STREAMS = 64 };
 static struct stream streams[STREAMS];
 static int n_streams;
 
-/* A place in what the stream records; NULL: it does not. Lock held. */
-static struct work *recorded(handle h) {
-  struct stream *s = h;
-  if (s < streams || s >= streams + n_streams || !s->records) return NULL;
-  struct graph *g = s->records;
+static struct work *add_to(struct graph *g) {
   if (g->n == g->room) g->w = realloc(g->w, (size_t)(g->room = 2 * g->room + 8) * sizeof *g->w);
   return memset(&g->w[g->n++], 0, sizeof *g->w);
+}
+
+/* NULL: one of somebody else, in which there is nothing. */
+static struct stream *stream_of(handle h) {
+  struct stream *s = h;
+  return s < streams || s >= streams + n_streams ? NULL : s;
+}
+
+static int lateness(void) {
+  static int late = -1;
+  const char *s = late < 0 ? getenv("WEFT_TEST_DRIVER_LATE") : NULL;
+  if (late < 0) late = s ? atoi(s) : 0;
+  return late;
+}
+
+/* A place in what the stream records, or is to do later; NULL: neither. Lock held. */
+static struct work *recorded(handle h) {
+  struct stream *s = stream_of(h);
+  if (!s) return NULL;
+  return s->records ? add_to(s->records) : lateness() ? add_to(&s->late) : NULL;
 }
 
 static size_t total(void) {
@@ -69,19 +99,49 @@ static bool is_allocated(uint64_t at, int bytes) {
   return is_found && pieces[last_piece].device == running_on;
 }
 
-#define API(name, ...) result name(__VA_ARGS__); result name(__VA_ARGS__)
+/* ---- Failing ---- */
 
-API(cuInit, unsigned flags) { return (void)flags, OK; }
+static _Atomic int n_calls, fails_at, failure; /* the call with this number, from 1 on; 0: none */
+static _Atomic bool fails_for_good;            /* and all after it */
+
+/* The next call is number 1. An error 719 loses the devices. */
+void test_driver_fail(int at, int how, bool for_good);
+void test_driver_fail(int at, int how, bool for_good) {
+  atomic_store(&fails_at, 0), atomic_store(&n_calls, 0);
+  atomic_store(&failure, how), atomic_store(&fails_for_good, for_good), atomic_store(&fails_at, at);
+}
+
+static const char *_Atomic last_failed = "";
+const char *test_driver_failed(int *n);
+const char *test_driver_failed(int *n) { return *n = atomic_load(&n_calls), last_failed; } /* which call failed, and calls so far */
+
+static result fails(const char *name) {
+  int n = atomic_fetch_add(&n_calls, 1) + 1, at = atomic_load(&fails_at);
+  bool yes = at && (n == at || (n > at && atomic_load(&fails_for_good)));
+  if (yes && n == at) atomic_store(&last_failed, name);
+  if (!yes) return OK;
+  pthread_mutex_lock(&lock);
+  if (atomic_load(&failure) == LOST) lost = LOST;
+  pthread_mutex_unlock(&lock);
+  return atomic_load(&failure);
+}
+
+#define API(name, ...) result name(__VA_ARGS__); result name(__VA_ARGS__)
+#define TRY do { result r_ = fails(__func__); if (r_) return r_; } while (0)
+
+API(cuInit, unsigned flags) { TRY; return (void)flags, OK; }
 API(cuDeviceGetCount, int *n) {
+  TRY;
   const char *s = getenv("WEFT_TEST_DRIVER_DEVICES");
   int some = s ? atoi(s) : 1;
   return *n = some < 1 ? 1 : some > MOST_DEVICES ? MOST_DEVICES : some, OK;
 }
-API(cuDeviceGet, int *d, int i) { return *d = i, OK; }
-API(cuDeviceGetName, char *name, int room, int d) { return (void)d, snprintf(name, (size_t)room, "a machine for PTX"), OK; }
-API(cuDeviceTotalMem_v2, size_t *bytes, int d) { return (void)d, *bytes = total(), OK; }
+API(cuDeviceGet, int *d, int i) { TRY; return *d = i, OK; }
+API(cuDeviceGetName, char *name, int room, int d) { TRY; return (void)d, snprintf(name, (size_t)room, "a machine for PTX"), OK; }
+API(cuDeviceTotalMem_v2, size_t *bytes, int d) { TRY; return (void)d, *bytes = total(), OK; }
 
 API(cuDeviceGetAttribute, int *x, int which, int d) {
+  TRY;
   (void)d;
   const char *s = getenv("WEFT_TEST_DRIVER_CAPABILITY");
   int capability = s ? atoi(s) : 80;
@@ -90,8 +150,8 @@ API(cuDeviceGetAttribute, int *x, int which, int d) {
   return OK;
 }
 
-API(cuDevicePrimaryCtxRetain, handle *c, int d) { return *c = &context[d], OK; }
-API(cuCtxSetCurrent, handle c) { return current = (int)((char *)c - context), OK; }
+API(cuDevicePrimaryCtxRetain, handle *c, int d) { TRY; return *c = &context[d], OK; }
+API(cuCtxSetCurrent, handle c) { TRY; return current = (int)((char *)c - context), OK; }
 
 API(cuGetErrorString, result r, const char **text) {
   *text = r == NO_MEMORY ? "out of memory" : r == BAD_PTX ? "a PTX JIT compilation failed" : r == LOST ? "unspecified launch failure"
@@ -99,7 +159,7 @@ API(cuGetErrorString, result r, const char **text) {
   return OK;
 }
 
-API(cuDriverGetVersion, int *v) { return *v = 13000, OK; }
+API(cuDriverGetVersion, int *v) { TRY; return *v = 13000, OK; }
 
 /* ---- Compiling: machine code is the PTX behind a word that says so ---- */
 
@@ -153,6 +213,7 @@ static struct module *compiled(const char *ptx, const struct link *l) {
 }
 
 API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, void **values) {
+  TRY;
   char why[200];
   struct link l = { 0 };
   bool is_code = !memcmp(code, cubin_head, HEAD);
@@ -162,12 +223,14 @@ API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, v
 }
 
 API(cuLinkCreate_v2, unsigned n, int *options, void **values, handle *out) {
+  TRY;
   struct link *l = calloc(1, sizeof *l);
   take_options(l, n, options, values);
   return *out = l, OK;
 }
 
 API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char *name, unsigned n, int *options, void **values) {
+  TRY;
   struct link *l = link;
   (void)type, (void)name, (void)n, (void)options, (void)values;
   struct module *m = compiled(ptx, l);
@@ -180,11 +243,12 @@ API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char
 }
 
 API(cuLinkComplete, handle link, void **code, size_t *bytes) {
+  TRY;
   struct link *l = link;
   return *code = l->code, *bytes = strlen(l->code) + 1, OK;
 }
 
-API(cuLinkDestroy, handle link) { return free(((struct link *)link)->code), free(link), OK; }
+API(cuLinkDestroy, handle link) { TRY; return free(((struct link *)link)->code), free(link), OK; }
 
 static _Atomic int n_launches, n_records, n_others, n_graphs; /* calls that cost time: others take memory, move bytes, or ask about
                                                                  events */
@@ -196,12 +260,13 @@ int test_driver_calls(int which) {
 int test_driver_links(void);
 int test_driver_links(void) { return atomic_load(&n_links); } /* PTX compiled so far */
 
-API(cuModuleUnload, handle m) { return module_free(m), OK; }
+API(cuModuleUnload, handle m) { TRY; return module_free(m), OK; }
 
 /* A function is an entry and the module it is of. */
 struct function { const struct module *m; const struct entry *e; };
 
 API(cuModuleGetFunction, handle *f, handle module, const char *name) {
+  TRY;
   const struct module *m = module;
   for (int i = 0; i < m->n_entries; i++) {
     if (strcmp(m->entries[i].name, name)) continue;
@@ -212,7 +277,7 @@ API(cuModuleGetFunction, handle *f, handle module, const char *name) {
   return NOT_FOUND;
 }
 
-API(cuFuncSetAttribute, handle f, int which, int x) { return (void)f, (void)which, (void)x, OK; }
+API(cuFuncSetAttribute, handle f, int which, int x) { TRY; return (void)f, (void)which, (void)x, OK; }
 
 /* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them. */
 static bool is_idle(void) {
@@ -221,12 +286,25 @@ static bool is_idle(void) {
   return idle;
 }
 
+static bool is_known(uint64_t there, size_t bytes) {
+  for (int i = 0; i < n_pieces; i++) if (is_inside(&pieces[i], there, bytes)) return true;
+  return false;
+}
+
+static void move_late(struct work *w) {
+  if (is_known(w->there, w->bytes)) memcpy(w->to, w->from, w->bytes);
+  else fprintf(stderr, "a copy to or from memory that was freed before it was its turn\n"), lost = LOST;
+}
+
+static void do_until(struct stream *, uint64_t until);
+
 /* Lock held. */
 static void perform(struct work *w) {
   void *params[MOST_PARAMS + 1];
+  if (w->after) do_until(w->after, w->until);
   if (lost) return;
   if (w->call) w->call(w->of);
-  if (w->to) memcpy(w->to, w->from, w->bytes);
+  if (w->to) move_late(w);
   if (!w->f || is_idle()) return;
   for (int i = 0; i < w->f->e->n_params; i++) params[i] = &w->param[i];
   running_on = w->device;
@@ -234,8 +312,38 @@ static void perform(struct work *w) {
   if (why) fprintf(stderr, "%s\n", why), lost = LOST;
 }
 
+/* ---- Late: what a stream has not done yet. Lock held ---- */
+
+static uint64_t enqueued(const struct stream *s) { return s->first + (uint64_t)s->late.n; }
+
+/* What is done is forgotten once all of it is. */
+static void do_until(struct stream *s, uint64_t until) {
+  while (s->first + (uint64_t)s->n_done < until && s->n_done < s->late.n) {
+    struct work w = s->late.w[s->n_done++]; /* a copy: others may be added meanwhile */
+    perform(&w);
+    free(w.own);
+  }
+  if (s->n_done != s->late.n) return;
+  s->first += (uint64_t)s->late.n;
+  s->n_done = s->late.n = 0;
+}
+
+/* Of a stream that was asked about, or where it may happen to be done already, the next one. */
+static void do_some(struct stream *s) { do_until(s, s->first + (uint64_t)s->n_done + 1); }
+
+static void now_and_then(void) {
+  static unsigned seed = 1;
+  for (int i = 0; lateness() == 2 && i < n_streams; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    if (seed >> 30 == 0) do_some(&streams[i]);
+  }
+}
+
+static bool is_done(const struct stream *s, uint64_t until) { return s->first + (uint64_t)s->n_done >= until; }
+
 API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
     handle stream, void **params, void **extra) {
+  TRY;
   const struct function *x = f;
   (void)extra;
   atomic_fetch_add(&n_launches, 1);
@@ -246,11 +354,13 @@ API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
   struct work *later = recorded(stream);
   if (later) *later = now;
   else perform(&now);
+  now_and_then();
   pthread_mutex_unlock(&lock);
   return OK; /* what went wrong is told to whoever waits */
 }
 
 API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
+  TRY;
   atomic_fetch_add(&n_others, 1);
   pthread_mutex_lock(&lock);
   void *p = lost || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -267,6 +377,7 @@ API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
 }
 
 API(cuMemFree_v2, uint64_t at) {
+  TRY;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < n_pieces; i++) {
     if (pieces[i].at != at) continue;
@@ -279,17 +390,40 @@ API(cuMemFree_v2, uint64_t at) {
   return OK;
 }
 
-API(cuMemHostAlloc, void **p, size_t bytes, unsigned flags) { return (void)flags, (*p = malloc(bytes)) ? OK : NO_MEMORY; }
+enum { MOST_PINNED = 256 };
+static struct { const uint8_t *at; size_t bytes; } pinned[MOST_PINNED]; /* never freed */
+static int n_pinned;
 
-static result move(void *to, const void *from, size_t bytes, uint64_t there, handle stream) {
+API(cuMemHostAlloc, void **p, size_t bytes, unsigned flags) {
+  TRY;
+  (void)flags;
+  pthread_mutex_lock(&lock);
+  bool ok = n_pinned < MOST_PINNED && (*p = malloc(bytes));
+  if (ok) pinned[n_pinned].at = *p, pinned[n_pinned++].bytes = bytes;
+  pthread_mutex_unlock(&lock);
+  return ok ? OK : NO_MEMORY;
+}
+
+static bool is_pinned(const uint8_t *at) {
+  for (int i = 0; i < n_pinned; i++) if (at >= pinned[i].at && at < pinned[i].at + pinned[i].bytes) return true;
+  return false;
+}
+
+/* Of memory of the host that is not pinned the driver has the bytes, or has written them, when it returns. */
+enum direction { UP, DOWN, THERE };
+static result move(void *to, const void *from, size_t bytes, uint64_t there, enum direction which, handle stream) {
   atomic_fetch_add(&n_others, 1);
   pthread_mutex_lock(&lock);
-  bool is_known = false;
-  for (int i = 0; i < n_pieces && !is_known; i++) is_known = is_inside(&pieces[i], there, bytes);
-  result r = lost ? lost : is_known ? OK : INVALID;
-  struct work *later = r ? NULL : recorded(stream);
-  if (later) later->to = to, later->from = from, later->bytes = bytes;
-  else if (!r) memcpy(to, from, bytes);
+  struct stream *s = stream_of(stream);
+  struct work now = { .to = to, .from = from, .bytes = bytes, .there = there };
+  bool is_at_once = which == DOWN && s && !s->records && !is_pinned(to);
+  result r = lost ? lost : is_known(there, bytes) ? OK : INVALID;
+  if (!r && is_at_once) do_until(s, enqueued(s)), r = lost;
+  struct work *later = r || is_at_once ? NULL : recorded(stream);
+  if (later && which == UP && !s->records && !is_pinned(from)) now.from = now.own = memcpy(malloc(bytes + 1), from, bytes);
+  if (later) *later = now;
+  else if (!r) perform(&now);
+  now_and_then();
   pthread_mutex_unlock(&lock);
   return r;
 }
@@ -299,27 +433,24 @@ int test_driver_uploads(void);
 int test_driver_uploads(void) { return atomic_load(&n_uploads); } /* so far */
 
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, handle s) {
+  TRY;
   atomic_fetch_add(&n_uploads, 1);
-  return move((void *)(uintptr_t)to, from, bytes, to, s);
+  return move((void *)(uintptr_t)to, from, bytes, to, UP, s);
 }
 API(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, handle s) {
-  return move(to, (const void *)(uintptr_t)from, bytes, from, s);
+  TRY;
+  return move(to, (const void *)(uintptr_t)from, bytes, from, DOWN, s);
 }
 
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, handle s) {
-  return move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from, s);
-}
-
-static result state(void) {
-  pthread_mutex_lock(&lock);
-  result r = lost;
-  pthread_mutex_unlock(&lock);
-  return r;
+  TRY;
+  return move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from, THERE, s);
 }
 
 enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
 
 API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
+  TRY;
   int device = -1;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < n_pieces && device < 0; i++) if (is_inside(&pieces[i], at, 1)) device = pieces[i].device;
@@ -330,23 +461,70 @@ API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
 }
 
 API(cuStreamCreate, handle *s, unsigned flags) {
+  TRY;
   (void)flags;
   pthread_mutex_lock(&lock);
   *s = n_streams < STREAMS ? &streams[n_streams++] : NULL;
   pthread_mutex_unlock(&lock);
   return *s ? OK : NO_MEMORY;
 }
-API(cuStreamQuery, handle s) { return (void)s, state(); }
-API(cuStreamSynchronize, handle s) { return (void)s, state(); }
-API(cuStreamWaitEvent, handle s, handle e, unsigned flags) { return (void)s, (void)e, (void)flags, OK; }
-API(cuEventCreate, handle *e, unsigned flags) { return (void)flags, *e = &lock, OK; }
-API(cuEventRecord, handle e, handle s) { return (void)e, (void)s, atomic_fetch_add(&n_records, 1), OK; }
-API(cuEventSynchronize, handle e) { return (void)e, state(); }
-API(cuEventQuery, handle e) { return (void)e, atomic_fetch_add(&n_others, 1), state(); }
-API(cuEventElapsedTime, float *ms, handle a, handle b) { return (void)a, (void)b, *ms = 0, OK; }
-API(cuEventDestroy_v2, handle e) { return (void)e, OK; }
+
+/* To wait is to do what is to be done; to ask, some of it. */
+static result await(struct stream *s, uint64_t until, bool only_asks) {
+  pthread_mutex_lock(&lock);
+  bool is_past = !s || is_done(s, until);
+  if (!is_past && only_asks) do_some(s);
+  else if (!is_past) do_until(s, until);
+  result r = lost ? lost : is_past || !only_asks ? OK : NOT_READY;
+  pthread_mutex_unlock(&lock);
+  return r;
+}
+
+static uint64_t end_of(struct stream *s) {
+  pthread_mutex_lock(&lock);
+  uint64_t n = s ? enqueued(s) : 0;
+  pthread_mutex_unlock(&lock);
+  return n;
+}
+
+API(cuStreamQuery, handle s) { TRY; return await(stream_of(s), end_of(stream_of(s)), true); }
+API(cuStreamSynchronize, handle s) { TRY; return await(stream_of(s), end_of(stream_of(s)), false); }
+API(cuStreamWaitEvent, handle s, handle event, unsigned flags) {
+  TRY;
+  (void)flags;
+  struct event *e = event;
+  pthread_mutex_lock(&lock);
+  struct work *w = e->of && !is_done(e->of, e->until) ? recorded(s) : NULL;
+  if (w) w->after = e->of, w->until = e->until;
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+API(cuEventCreate, handle *e, unsigned flags) { TRY; return (void)flags, (*e = calloc(1, sizeof(struct event))) ? OK : NO_MEMORY; }
+API(cuEventRecord, handle event, handle s) {
+  TRY;
+  struct event *e = event;
+  uint64_t until = end_of(stream_of(s));
+  atomic_fetch_add(&n_records, 1);
+  pthread_mutex_lock(&lock);
+  e->of = stream_of(s), e->until = until;
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+
+static struct event seen(handle event) {
+  pthread_mutex_lock(&lock);
+  struct event e = *(struct event *)event;
+  pthread_mutex_unlock(&lock);
+  return e;
+}
+
+API(cuEventSynchronize, handle e) { TRY; return await(seen(e).of, seen(e).until, false); }
+API(cuEventQuery, handle e) { TRY; return atomic_fetch_add(&n_others, 1), await(seen(e).of, seen(e).until, true); }
+API(cuEventElapsedTime, float *ms, handle a, handle b) { TRY; return (void)a, (void)b, *ms = 0, OK; }
+API(cuEventDestroy_v2, handle e) { TRY; return free(e), OK; }
 
 API(cuStreamBeginCapture_v2, handle stream, int mode) {
+  TRY;
   struct stream *s = stream;
   (void)mode;
   pthread_mutex_lock(&lock);
@@ -356,12 +534,13 @@ API(cuStreamBeginCapture_v2, handle stream, int mode) {
   return r;
 }
 
-API(cuStreamEndCapture, handle stream, handle *out) {
+API(cuStreamEndCapture, handle stream, handle *out) { /* ends it, also where it fails */
   struct stream *s = stream;
   pthread_mutex_lock(&lock);
   *out = s->records;
   s->records = NULL;
   pthread_mutex_unlock(&lock);
+  TRY;
   return *out ? OK : INVALID;
 }
 
@@ -370,13 +549,14 @@ static result graph_drop(handle h) {
   pthread_mutex_lock(&lock);
   bool is_over = --g->refs == 0;
   pthread_mutex_unlock(&lock);
-  for (int i = 0; is_over && i < g->n; i++) free(g->w[i].of);
+  for (int i = 0; is_over && i < g->n && !lateness(); i++) free(g->w[i].of);
   if (is_over) free(g->w), free(g);
   return OK;
 }
 
 /* A node is the place of its work among those of the graph. */
 API(cuStreamGetCaptureInfo_v2, handle stream, int *state_of, uint64_t *id, handle *graph, const handle **nodes, size_t *n) {
+  TRY;
   static _Thread_local handle last;
   struct stream *s = stream;
   pthread_mutex_lock(&lock);
@@ -389,6 +569,7 @@ API(cuStreamGetCaptureInfo_v2, handle stream, int *state_of, uint64_t *id, handl
 struct node_params { handle entry; unsigned grid[3], block[3], shared_bytes; void **params, **extra; handle kernel, context; };
 
 API(cuGraphExecKernelNodeSetParams_v2, handle graph, handle node, const struct node_params *p) {
+  TRY;
   struct graph *g = graph;
   size_t at = (uintptr_t)node;
   if (!at || at > (size_t)g->n || g->w[at - 1].f != p->entry) return INVALID;
@@ -403,17 +584,23 @@ API(cuGraphExecKernelNodeSetParams_v2, handle graph, handle node, const struct n
 }
 
 API(cuGraphInstantiateWithFlags, handle *out, handle g, unsigned long long flags) {
+  TRY;
   return (void)flags, ((struct graph *)g)->refs++, *out = g, OK;
 }
-API(cuGraphDestroy, handle g) { return graph_drop(g); }
-API(cuGraphExecDestroy, handle g) { return graph_drop(g); }
+API(cuGraphDestroy, handle g) { TRY; return graph_drop(g); }
+API(cuGraphExecDestroy, handle g) { TRY; return graph_drop(g); }
 
 API(cuGraphLaunch, handle h, handle stream) {
+  TRY;
   struct graph *g = h;
-  (void)stream;
   atomic_fetch_add(&n_graphs, 1);
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < g->n; i++) perform(&g->w[i]);
+  for (int i = 0; i < g->n; i++) {
+    struct work *later = recorded(stream);
+    if (later) *later = g->w[i];
+    else perform(&g->w[i]);
+  }
+  now_and_then();
   pthread_mutex_unlock(&lock);
   return OK;
 }

@@ -164,8 +164,8 @@ static uint64_t record(struct points *p) {
   return n;
 }
 
-static uint64_t owe(struct gpu *g) {
-  struct points *p = &g->queue[QUEUE_COMPUTE];
+static uint64_t owe(struct gpu *g, enum queue q) {
+  struct points *p = &g->queue[q];
   if (!cuda_is_there(g)) return 0;
   pthread_mutex_lock(&g->lock);
   uint64_t n = p->recorded + 1;
@@ -185,8 +185,7 @@ void cuda_pay_points(struct gpu *g) {
 
 uint64_t cuda_record(struct gpu *g, enum queue q) {
   if (cuda_is_recording()) cuda_spoil();
-  if (q == QUEUE_COMPUTE) return owe(g);
-  if (cuda_enter(g, "recording")) return 0;
+  if (q == QUEUE_COMPUTE || cuda_enter(g, "recording")) return owe(g, q); /* whoever waits for it tries again */
   pthread_mutex_lock(&g->lock);
   uint64_t n = record(&g->queue[q]);
   pthread_mutex_unlock(&g->lock);
