@@ -343,6 +343,34 @@ def test_draws_have_the_mean_and_the_spread_of_their_distribution(name, paramete
     assert abs(x.mean() - mean) < 5 * sd / len(x) ** 0.5 and abs(x.std() / sd - 1) < 0.06
 
 
+class TruncatedNormalRV(pt.random.op.RandomVariable):
+    """PyMC's, as far as the mode can tell."""
+    name, signature, dtype, __module__ = "truncated_normal", "(),(),(),()->()", "floatX", "pymc.distributions.continuous"
+
+    @classmethod
+    def rng_fn(cls, rng, mu, sigma, lower, upper, size):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("mu, sigma, low, high", [(1, 2, -1, 2), (0, 1, 10, np.inf), (0, 1, -np.inf, -10), (0, 2, 6, 6.2), (5, 0.1, -np.inf, np.inf),
+                                                  (0, 1, -40, -36), (0, 1, 60, np.inf), (0, 1, -60.01, -60), (2, 1, -30, 50)])
+def test_truncated_normals_of_pymc_are_drawn_far_out_too(mu, sigma, low, high):
+    stats = pytest.importorskip("scipy.stats")
+    _, x = TruncatedNormalRV()(mu, sigma, low, high, size=(20000,), rng=pytensor.shared(generator(12)), return_next_rng=True)
+    x = function([], x)()
+    assert x.min() >= low and x.max() <= high
+    assert stats.kstest(x, stats.truncnorm((low - mu) / sigma, (high - mu) / sigma, mu, sigma).cdf).pvalue > 1e-3
+
+
+def test_truncated_normals_have_parameters_that_pymc_takes():
+    low = pt.dscalar("low")
+    _, x = TruncatedNormalRV()(0.0, [1.0, 2.0], low, 3.0, rng=pytensor.shared(generator(12)), return_next_rng=True)
+    f = function([low], x)
+    assert f(2.5).shape == (2,) and (f(2.5) >= 2.5).all()
+    with pytest.raises(ValueError, match="Domain error"):
+        f(3.0)
+
+
 def test_permutations_and_choices_take_everything_once():
     rng = pytensor.shared(generator(2))
     x, k = pt.lvector("x"), pt.as_tensor(np.array([0.1, 0.2, 0.3, 0.2, 0.2]))

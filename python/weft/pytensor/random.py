@@ -48,7 +48,24 @@ def categorical(key, p, shape, dtype):
     return wr.categorical(key, weft.log(weft.broadcast_to(p, (*shape, p.shape[-1]))), shape=shape).astype(dtype)
 
 
-# Draws of a shape, by parameters: a row a distribution. Their order is that of the Op.
+FAR = 37  # standard deviations, up to which the normal distribution function is a normal number of float64
+
+
+def truncated_normal(key, mean, sd, low, high, shape, dtype):
+    """By the inverse of the distribution function, on the left, where it is small and so exact. Beyond FAR the density is taken
+    for x exp(-x^2 / 2), from which it differs by a part in FAR^2."""
+    mean, sd, low, high = (array(p, "float64") for p in (mean, sd, low, high))
+    a, b = (low - mean) / sd, (high - mean) / sd
+    is_right = a > 0
+    a, b = weft.where(is_right, -b, a), weft.where(is_right, -a, b)
+    u = wr.uniform(key, shape=shape, dtype=weft.float64)
+    near = weft.ndtri(weft.ndtr(a) + u * (weft.ndtr(b) - weft.ndtr(a)))
+    far = -weft.sqrt(b * b - 2 * weft.log1p(u * weft.expm1((b * b - a * a) / 2)))
+    z = weft.where(b < -FAR, far, near)
+    return weft.clip(weft.where(is_right, -z, z) * sd + mean, low, high).astype(dtype)
+
+
+# Draws of a shape, by parameters: a row a distribution. Their order is that of the Op. Ops of PyMC are there by name.
 DRAWN = {
     pr.UniformRV: wr.uniform, pr.TriangularRV: wr.triangular, pr.BetaRV: wr.beta, pr.NormalRV: wr.normal,
     pr.HalfNormalRV: wr.halfnormal, pr.LogNormalRV: wr.lognormal, pr.GammaRV: wr.gamma, pr.ParetoRV: wr.pareto,
@@ -59,6 +76,7 @@ DRAWN = {
     pr.BernoulliRV: wr.bernoulli, pr.LaplaceRV: wr.laplace, pr.BinomialRV: wr.binomial, pr.NegBinomialRV: wr.negative_binomial,
     pr.BetaBinomialRV: wr.betabinomial, pr.GenGammaRV: wr.gengamma, pr.IntegersRV: integers_between,
     pr.CategoricalRV: categorical, pr.DirichletRV: wr.dirichlet, pr.MultinomialRV: wr.multinomial,
+    "pymc.distributions.continuous.TruncatedNormalRV": truncated_normal,
 }
 WHOLE = (pr.DirichletRV, pr.MultinomialRV)  # their shape says the last axis too
 
@@ -103,6 +121,8 @@ REQUIRED = {
     pr.BetaBinomialRV: [not_negative(0, "n"), positive(1, "a"), positive(2, "b")],
     pr.GenGammaRV: [positive(0, "alpha"), not_negative(2, "lambd")],
     pr.IntegersRV: [holds(lambda low, high: low < high, "low >= high")],
+    "pymc.distributions.continuous.TruncatedNormalRV": [
+        holds(lambda mean, sd, low, high: (sd > 0) & (low < high), "Domain error in arguments: not sigma > 0 and lower < upper")],
     pr.DirichletRV: [not_negative(0, "alpha")], pr.MultinomialRV: [not_negative(0, "n"), probability(1, "p")],
 }
 
@@ -110,8 +130,9 @@ REQUIRED = {
 def kind_of(op):
     """The distribution that is drawn from, or None: that of its class, or of one that it is derived from and draws as."""
     for kind in type(op).__mro__:
-        if kind in DRAWN:
-            return kind
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if kind in DRAWN or name in DRAWN:
+            return kind if kind in DRAWN else name
         if "rng_fn" in vars(kind) or "perform" in vars(kind):
             return None
 
