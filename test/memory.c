@@ -1,9 +1,12 @@
 /* memory.c -- blocks are aligned, counted to the byte, kept for reuse, and never beyond the budget. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "run/lot.h"
 #include "run/memory.h"
 #include "test.h"
 
@@ -168,4 +171,106 @@ TEST(a_child_forked_amid_allocations_can_allocate) {
     EXPECT_INT(status, 0);
   }
   end_churning(t);
+}
+
+/* ---- lots ---- */
+
+enum { LOT_BLOCKS = 200 };
+
+static void fill_block(uint8_t *p, size_t bytes, int k) {
+  for (size_t i = 0; i < bytes; i += 4096) p[i] = (uint8_t)k;
+  p[bytes - 1] = (uint8_t)k;
+}
+
+static bool has_filling(const uint8_t *p, size_t bytes, int k) {
+  for (size_t i = 0; i < bytes; i += 4096) if (p[i] != (uint8_t)k) return false;
+  return p[bytes - 1] == (uint8_t)k;
+}
+
+TEST(blocks_of_a_lot_are_apart_and_the_last_one_takes_it_along) {
+  uint8_t *p[LOT_BLOCKS] = { 0 };
+  size_t n[LOT_BLOCKS] = { 0 };
+  unsigned r = 7;
+  for (int i = 0; i < 5000; i++) {
+    r = r * 1103515245 + 12345;
+    int k = (int)(r >> 8) % LOT_BLOCKS;
+    if (p[k]) EXPECT(has_filling(p[k], n[k], k) && lot_give(p[k], n[k]));
+    n[k] = LOT_LEAST + (r >> 10) % (i % 9 ? LOT_LEAST : LOT_MOST - LOT_LEAST);
+    p[k] = lot_take(n[k]);
+    EXPECT(p[k] && (uintptr_t)p[k] % 4096 == 0);
+    fill_block(p[k], n[k], k);
+  }
+  EXPECT(lot_count() > 1);
+  for (int k = 0; k < LOT_BLOCKS; k++) if (p[k]) EXPECT(has_filling(p[k], n[k], k) && lot_give(p[k], n[k]));
+  EXPECT_INT(lot_count(), 0);
+}
+
+TEST(a_block_of_another_kind_is_no_lots) {
+  static uint8_t other[64];
+  EXPECT(!lot_give(other, LOT_LEAST));
+  void *p = lot_take(LOT_LEAST);
+  EXPECT(!lot_give(other, LOT_LEAST));
+  EXPECT(lot_give(p, LOT_LEAST));
+}
+
+static long resident_kb(void) {
+  char text[256] = "";
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f) return 0;
+  if (fgets(text, sizeof text, f)) sscanf(text, "%*s %ld", &pages);
+  fclose(f);
+  return pages * 4;
+}
+
+/* One block of 64 KiB is left of 25 MiB. */
+TEST(a_lot_that_one_block_is_left_in_costs_little_more_than_the_block) {
+  if (UNDER_ASAN || UNDER_TSAN) return test_skip("a sanitizer has memory of its own");
+  uint8_t *p[400];
+  for (int k = 0; k < 400; k++) fill_block(p[k] = lot_take(LOT_LEAST), LOT_LEAST, k);
+  long all = resident_kb();
+  for (int k = 0; k < 400; k++) if (k != 200) lot_give(p[k], LOT_LEAST);
+  long left = resident_kb();
+  EXPECT(lot_count() == 1 && has_filling(p[200], LOT_LEAST, 200));
+  if (all && all - left < 20 << 10) test_fail(__FILE__, __LINE__, "%ld kB with 400 blocks, %ld kB with one", all, left);
+  lot_give(p[200], LOT_LEAST);
+}
+
+/* A program of few arrays has no lot, one of many has its blocks in few; all counts are as they are without. */
+TEST(lots_are_for_programs_of_some_arrays) {
+  if (UNDER_ASAN) return test_skip("blocks come from malloc there");
+  void *p[64], *one = memory_take(LOT_LEAST);
+  EXPECT_INT(lot_count(), 0);
+  for (int k = 0; k < 64; k++) p[k] = memory_take(300 << 10);
+  EXPECT_INT(lot_count(), 1);
+  EXPECT_INT(memory_used(), LOT_LEAST + 64 * (300 << 10));
+  memory_give(one, LOT_LEAST);
+  for (int k = 0; k < 64; k++) memory_give(p[k], 300 << 10);
+  EXPECT_INT(memory_used(), 0);
+  EXPECT(memory_cached() >= 64 * (300 << 10));
+  memory_set_cache_limit(0);
+  EXPECT_INT(memory_cached(), 0);
+  EXPECT_INT(lot_count(), 0);
+}
+
+/* Where there are no addresses for a lot, blocks come from elsewhere; where there are none at all, that is a refusal. */
+TEST(without_addresses_for_a_lot_blocks_are_taken_elsewhere) {
+  if (UNDER_ASAN || UNDER_TSAN) return test_skip("a sanitizer has addresses of its own");
+  struct rlimit was;
+  char text[256] = "";
+  long pages = 0;
+  void *large = memory_take(8 << 20), *p[100];
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f || !fgets(text, sizeof text, f) || sscanf(text, "%ld", &pages) != 1) return test_skip("no /proc/self/statm");
+  fclose(f);
+  getrlimit(RLIMIT_AS, &was);
+  setrlimit(RLIMIT_AS, &(struct rlimit){ (rlim_t)pages * 4096 + (16 << 20), was.rlim_max });
+  int n = 0;
+  while (n < 100 && (p[n] = memory_take(1 << 20))) n++;
+  setrlimit(RLIMIT_AS, &was);
+  EXPECT(n > 0 && n < 100);
+  EXPECT_INT(lot_count(), 0);
+  EXPECT_INT(memory_used(), (8 << 20) + ((int64_t)n << 20));
+  while (n) memory_give(p[--n], 1 << 20);
+  memory_give(large, 8 << 20);
 }

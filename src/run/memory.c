@@ -1,7 +1,8 @@
 /* memory.c -- blocks for array data: 64-byte aligned, kept for reuse by size class, within a budget.
  *
  * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 2 MiB and more are
- * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
+ * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. Once there are some MiB of
+ * arrays, blocks of middle size stand side by side in huge pages (lot.h). A block that is
  * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
  * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
  * and used + cached <= limit unless the limit was lowered below what is in use, or hoards that are held leave no room.
@@ -12,8 +13,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/mem.h"
-#include "run/memory.h"
+#include "run/lot.h"
 #include "run/machine.h"
+#include "run/memory.h"
 
 #if defined __SANITIZE_ADDRESS__
 #define HAS_ASAN 1
@@ -25,14 +27,17 @@
 #ifdef HAS_ASAN
 #include <sanitizer/asan_interface.h>
 #define POISON(p, n) __asan_poison_memory_region(p, n)
+enum { HAS_LOTS = false }; /* malloc has room around blocks that nobody may touch */
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
 #else
 #define POISON(p, n) ((void)(p), (void)(n))
+enum { HAS_LOTS = true };
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #endif
 
 #define LARGE ((size_t)2 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
+#define LOTS_FROM ((int64_t)4 << 20) /* bytes of arrays, used and kept; with fewer a huge page that is not full is a waste */
 enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
 
 struct block {             /* lies in the first bytes of a block that is kept */
@@ -59,6 +64,8 @@ static void part(struct memory_link *l) {
 
 static void take_lock(void) { pthread_mutex_lock(&lock); }
 static void give_lock(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void) { take_lock(), lot_before_fork(); }
+static void after_fork(void) { lot_after_fork(), give_lock(); }
 
 static void begin(void) {
   for (int c = 0; c < CLASSES; c++) kept[c] = (struct memory_link){ &kept[c], &kept[c] };
@@ -66,7 +73,7 @@ static void begin(void) {
   hoards = (struct memory_link){ &hoards, &hoards };
   limit = machine_memory("");
   cache_limit = limit / 4;
-  pthread_atfork(take_lock, give_lock, give_lock);
+  pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 static void enter(void) {
@@ -106,10 +113,16 @@ static void *map_large(size_t bytes) {
   return p + head;
 }
 
-static void *system_take(size_t bytes) { return bytes >= LARGE ? map_large(bytes) : aligned_alloc(GRAIN, bytes); }
+static bool fits_lot(size_t bytes) { return HAS_LOTS && bytes >= LOT_LEAST && bytes < LOT_MOST; }
+
+static void *system_take(size_t bytes, bool from_lots) {
+  void *p = from_lots && fits_lot(bytes) ? lot_take(bytes) : NULL;
+  return p ? p : bytes >= LARGE ? map_large(bytes) : aligned_alloc(GRAIN, bytes);
+}
 
 static void system_give(void *p, size_t bytes) {
   UNPOISON(p, bytes);
+  if (fits_lot(bytes) && lot_give(p, bytes)) return;
   if (bytes >= LARGE) munmap(p, mapped_bytes(bytes));
   else free(p);
 }
@@ -189,14 +202,14 @@ static void *take_kept(int class) {
 }
 
 /* A block from the system; if there is none, the cache is given back and the system asked once more. */
-static void *take_fresh(size_t bytes) {
-  void *p = system_take(bytes);
+static void *take_fresh(size_t bytes, bool from_lots) {
+  void *p = system_take(bytes, from_lots);
   if (p) return p;
   enter();
   struct block *chain = evict(0);
   give_lock();
   give_chain(chain);
-  return system_take(bytes);
+  return system_take(bytes, from_lots);
 }
 
 static void uncount(int64_t bytes, int64_t peak_before) {
@@ -218,9 +231,10 @@ static void *take(size_t bytes, int64_t counted) {
   struct block *chain = p ? NULL : evict(limit - used - n);
   int64_t peak_before = peak;
   count(counted);
+  bool from_lots = used + cached >= LOTS_FROM;
   give_lock();
   give_chain(chain);
-  if (!p) p = take_fresh(whole);
+  if (!p) p = take_fresh(whole, from_lots);
   if (!p) return uncount(counted, peak_before), NULL;
   UNPOISON(p, bytes);
   POISON((char *)p + bytes, whole - bytes);
