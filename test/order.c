@@ -72,6 +72,16 @@ SCOPED(a_partition_keeps_each_side_as_it_stood) {
   EXPECT_I64(weft_argpartition(a, 0, 2), 4, 7, 5, 0, 1, 2, 3, 6);
 }
 
+SCOPED(a_partition_has_minus_0_before_0_in_every_float) {
+  static const weft_dtype types[] = { WEFT_E4M3, WEFT_E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64 };
+  double x[] = { 1, 0, -2, -0.0, 0, 3, -0.0 };
+  for (int i = 0; i < 6; i++) {
+    weft_array *a = weft_cast(f64s(7, x), types[i]);
+    EXPECT_I64(weft_argpartition(a, 0, 2), 2, 3, 6, 0, 1, 4, 5);
+    EXPECT_I64(weft_argpartition(a, 0, 3), 2, 3, 6, 1, 0, 4, 5);
+  }
+}
+
 SCOPED(a_function_selects_from_what_it_is_given_of_any_length) {
   weft_scope *body = weft_scope_open();
   weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY));

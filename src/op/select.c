@@ -379,10 +379,10 @@ static weft_array *largest(const char *fn, weft_array *x, int axis, int64_t k, i
 weft_array *weft_topk(weft_array *x, int axis, int64_t k) { return COMPOSED(largest("weft_topk", x, axis, k, 0)); }
 weft_array *weft_argtopk(weft_array *x, int axis, int64_t k) { return COMPOSED(largest("weft_argtopk", x, axis, k, 1)); }
 
-/* Where a is -0: 1 / a tells. */
+/* Where a is -0: 1 / a tells, in f32 at least, as e4m3 has no infinity. */
 static weft_array *is_minus_0(weft_array *a) {
-  weft_array *zero = number_like(a, 0);
-  return weft_and(weft_eq(a, zero), weft_lt(weft_reciprocal(a), zero));
+  weft_array *x = weft_dtype_of(a) == WEFT_F64 ? a : weft_cast(a, WEFT_F32), *zero = number_like(x, 0);
+  return weft_and(weft_eq(x, zero), weft_lt(weft_reciprocal(x), zero));
 }
 
 /* a comes before b; is_first: it stands before it. */
