@@ -438,7 +438,7 @@ TEST(a_loop_chooses_anew_in_every_step) {
 }
 
 TEST(unique_elements_stand_in_order_and_say_where_they_were) {
-  static const double v[] = { 3, 1, NAN, 3, -1, 1, 3, NAN, 7 };
+  static const double v[] = { 3, 0, NAN, 3, -1, -0.0, 3, NAN, 7 };
   weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
   weft_array *x = open_f64(), *out[4];
   out[0] = weft_unique(x, &out[1], &out[2], &out[3]);

@@ -180,8 +180,11 @@ weft_array *weft_compress(weft_array *x, weft_array *mask) { return COMPOSED(com
 
 static weft_array *is_nan(weft_array *x) { return weft_ne(x, x); }
 
+/* -0 as 0, to which it is equal. */
+static weft_array *without_minus_0(weft_array *x) { return dtype_is_float(weft_dtype_of(x)) ? weft_add(x, number_like(x, 0)) : x; }
+
 weft_array *weft_unique(weft_array *x, weft_array **first, weft_array **inverse, weft_array **counts) {
-  weft_array *all = flat(x), *order = weft_argsort(all, 0), *sorted = array_take(all, 1, &order, BY_TAKE);
+  weft_array *all = flat(x), *order = weft_argsort(without_minus_0(all), 0), *sorted = array_take(all, 1, &order, BY_TAKE);
   weft_array *before = weft_roll(sorted, 0, 1), *place = weft_iota(order, 0);
   weft_array *differs = weft_ne(sorted, before);
   differs = weft_logical_and(differs, weft_logical_not(weft_logical_and(is_nan(sorted), is_nan(before))));
