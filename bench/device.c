@@ -5,6 +5,7 @@
  *
  * Prints one line of JSON a work: median milliseconds of seven rounds, bytes that must move over that time, the time of the first
  * call, and how many steps ran on the host. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,12 @@ static weft_array *noise(weft_dtype t, int rank, const int64_t dims[], double sc
 }
 static weft_array *ones(int rank, const int64_t dims[]) {
   weft_array *r = weft_add(noise(WEFT_BF16, rank, dims, 0), weft_scalar(1));
+  must(weft_eval(1, &r));
+  return r;
+}
+/* One in a hundred is NaN. */
+static weft_array *noise_with_nan(int rank, const int64_t dims[]) {
+  weft_array *x = noise(WEFT_F32, rank, dims, 1), *r = weft_where(weft_gt(x, weft_scalar(0.98)), weft_scalar(NAN), x);
   must(weft_eval(1, &r));
   return r;
 }
@@ -215,7 +222,8 @@ static const struct row {
   int repeats;
   double bytes;                        /* that must move */
   const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), w (small bf16), o (ones
-                                          of bf16), p (positive definite f32) and dims; i: count and limit of indices */
+                                          of bf16), p (positive definite f32), n (f32 with NaN among them) and dims; i: count
+                                          and limit of indices */
 } rows[] = {
   { "copy-64M-f32", copy, REPEATS, 8 * 0x1p26, "f 67108864" },
   { "fma-64M-f32", muladd, REPEATS, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
@@ -235,8 +243,10 @@ static const struct row {
   { "transpose-8192x8192-f32", turned, REPEATS, 8 * 0x1p26, "f 8192 8192" },
   { "transpose-add-8192x8192-f32", turned_add, REPEATS, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
   { "scatter-add-16M-into-1024", put_add, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-add-16M-nan-into-1024", put_add, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
   { "scatter-add-16M-into-1048576", put_add, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
   { "scatter-prod-16M-into-1024", put_mul, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-prod-16M-nan-into-1024", put_mul, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
   { "scatter-prod-16M-into-1048576", put_mul, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
   { "scatter-set-16M-into-1048576", put_set, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
   { "gather-65536x768", gather, REPEATS, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
@@ -309,6 +319,7 @@ static weft_array *operand(const char *s) {
     case 'd': return noise(WEFT_F64, rank, dims, 1);
     case 's': return noise(WEFT_F32, rank, dims, 0.1);
     case 'u': return noise(WEFT_U32, rank, dims, 1e9);
+    case 'n': return noise_with_nan(rank, dims);
     case 'p': return definite(rank, dims);
     case 'w': return noise(WEFT_BF16, rank, dims, 0.03);
     case 'o': return ones(rank, dims);

@@ -71,6 +71,11 @@ def u(*dims, dtype=jnp.float32):
     return (jax.random.uniform(jax.random.key(7), dims) * 2 - 1).astype(dtype)
 
 
+def with_nan(*dims):
+    x = u(*dims)
+    return jnp.where(x > 0.98, jnp.nan, x)
+
+
 def indices(n, below):
     return jax.random.randint(jax.random.key(9), (n,), 0, below)
 
@@ -128,6 +133,7 @@ memory = {
     "transpose-8192x8192-f32": (lambda x: 2 * x.T, lambda: (u(8192, 8192),)),
     "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (u(8192, 8192), u(8192, 8192))),
     "scatter-add-16M-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), u(1 << 24))),
+    "scatter-add-16M-nan-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-add-16M-into-1048576": (lambda b, i, v: b.at[i].add(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
     "scatter-prod-16M-into-1048576": (lambda b, i, v: b.at[i].multiply(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
     "gather-65536x768": (lambda e, i: e[i], lambda: (u(50257, 768), indices(65536, 50257))),

@@ -17,6 +17,12 @@ def indices(n, below):
     return torch.randint(0, below, (n,), device=dev)
 
 
+def with_nan(*dims):
+    """One in a hundred is NaN."""
+    x = f(*dims)
+    return torch.where(x > 0.98, torch.nan, x)
+
+
 def definite(*dims):
     a = f(*dims)
     return a @ a.mT + dims[-1] * torch.eye(dims[-1], device=dev)
@@ -96,8 +102,10 @@ works = {
     "transpose-8192x8192-f32": (lambda x: (2 * x).T.contiguous(), lambda: (f(8192, 8192),)),
     "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (f(8192, 8192), f(8192, 8192))),
     "scatter-add-16M-into-1024": (put("add"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
+    "scatter-add-16M-nan-into-1024": (put("add"), lambda: (f(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-add-16M-into-1048576": (put("add"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
     "scatter-prod-16M-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
+    "scatter-prod-16M-nan-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-prod-16M-into-1048576": (put("prod"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
     "depthwise-8x56x56x96-7x7-f32": (depthwise, lambda: channels(8)),
     "depthwise-1x56x56x96-7x7-f32": (depthwise, lambda: channels(1)),
