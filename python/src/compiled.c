@@ -2,7 +2,7 @@
  *
  * It is straight when every argument is an array, by position, and a call with the same dtypes and sizes (where it is open for
  * sizes: the same ranks) was traced before and gave an array, or a tuple or list of them. Everything else, and the first call of
- * each kind, is left to a function in Python, which traces and tells what it has learnt. */
+ * each kind, is left to a function in Python, which traces and tells what it has learnt, and what is to be forgotten. */
 #include "core.h"
 #include <stddef.h>
 #include <string.h>
@@ -16,6 +16,7 @@ struct known {
   PyObject *function;
   PyTypeObject *container; /* of the results: tuple, list, or NULL for one array */
   int n_results, n_words;
+  uint64_t used;           /* when it was called last, in calls of all */
   int64_t word[];          /* the arguments: dtype and rank, sizes */
 };
 
@@ -24,8 +25,12 @@ struct compiled {
   vectorcallfunc call;
   PyObject *otherwise, *dict, *weak_references;
   int open;                /* which sizes of arguments it is chosen by: OPEN_NONE .. */
+  uint64_t now;            /* calls so far */
   struct known *known;
 };
+
+/* What a call needs to know; the function is its own, as it may be forgotten meanwhile. */
+struct how_to_call { PyObject *function; PyTypeObject *container; int n_results; };
 
 /* How many words; -1: they are not all arrays whose sizes are known. */
 static int describe(int open, Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
@@ -40,40 +45,49 @@ static int describe(int open, Py_ssize_t n, PyObject *const args[], int64_t word
   return at;
 }
 
-static const struct known *find(const struct compiled *self, Py_ssize_t n, PyObject *const args[]) {
+static struct how_to_call find(struct compiled *self, Py_ssize_t n, PyObject *const args[]) {
+  struct how_to_call found = { 0 };
   int64_t word[WORDS];
   int n_words = self->known ? describe(self->open, n, args, word) : -1;
-  for (const struct known *k = __atomic_load_n(&self->known, __ATOMIC_ACQUIRE); k && n_words >= 0; k = k->next)
-    if (k->n_words == n_words && !memcmp(k->word, word, sizeof *word * (size_t)n_words)) return k;
-  return NULL;
+  guard(learning);
+  for (struct known **at = &self->known, *k; n_words >= 0 && (k = *at); at = &k->next) {
+    if (k->n_words != n_words || memcmp(k->word, word, sizeof *word * (size_t)n_words)) continue;
+    found = (struct how_to_call){ Py_NewRef(k->function), k->container, k->n_results };
+    k->used = ++self->now;
+    *at = k->next, k->next = self->known, self->known = k; /* the next call of many is like this one */
+    break;
+  }
+  unguard(learning);
+  return found;
 }
 
-static PyObject *results_of(const struct known *k, weft_array *const out[]) {
-  if (!k->container) return array_wrap_as(function_flavour(k->function), out[0]);
-  PyObject *list = array_list(function_flavour(k->function), k->n_results, out);
-  if (!list || k->container == &PyList_Type) return list;
+static PyObject *results_of(const struct how_to_call *h, weft_array *const out[]) {
+  if (!h->container) return array_wrap_as(function_flavour(h->function), out[0]);
+  PyObject *list = array_list(function_flavour(h->function), h->n_results, out);
+  if (!list || h->container == &PyList_Type) return list;
   PyObject *tuple = PyList_AsTuple(list);
   Py_DECREF(list);
   return tuple;
 }
 
 /* Such a call names no line, as Python would make a frame object to tell it. What fails inside names the function's lines. */
-static PyObject *call_known(const struct known *k, Py_ssize_t n, PyObject *const args[]) {
+static PyObject *call_known(struct how_to_call h, Py_ssize_t n, PyObject *const args[]) {
   weft_array *in[MOST_ARGS], *out[MOST_RESULTS];
   for (Py_ssize_t i = 0; i < n; i++) in[i] = array_handle(args[i]);
   weft_origin(0);
   weft_scope *s = weft_scope_open();
-  weft_call(function_of(k->function), (int)n, in, k->n_results, out);
-  PyObject *results = results_of(k, out);
+  weft_call(function_of(h.function), (int)n, in, h.n_results, out);
+  PyObject *results = results_of(&h, out);
   weft_scope_discard(s);
+  Py_DECREF(h.function);
   return results;
 }
 
 static PyObject *call(PyObject *object, PyObject *const args[], size_t flags, PyObject *names) {
   struct compiled *self = (struct compiled *)object;
   Py_ssize_t n = PyVectorcall_NARGS(flags);
-  const struct known *k = names && PyTuple_GET_SIZE(names) ? NULL : find(self, n, args);
-  return k ? call_known(k, n, args) : PyObject_Vectorcall(self->otherwise, args, flags, names);
+  struct how_to_call h = names && PyTuple_GET_SIZE(names) ? (struct how_to_call){ 0 } : find(self, n, args);
+  return h.function ? call_known(h, n, args) : PyObject_Vectorcall(self->otherwise, args, flags, names);
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -94,12 +108,55 @@ static PyObject *learn(PyObject *object, PyObject *arguments) {
   if (n_words < 0 || n_results > MOST_RESULTS || !function_of(function)) Py_RETURN_NONE;
   struct known *k = PyMem_Malloc(sizeof *k + sizeof *word * (size_t)n_words);
   if (!k) return PyErr_NoMemory();
-  *k = (struct known){ NULL, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container, n_results, n_words };
+  *k = (struct known){ NULL, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container, n_results, n_words, 0 };
   memcpy(k->word, word, sizeof *word * (size_t)n_words);
   guard(learning);
   k->next = self->known;
-  __atomic_store_n(&self->known, k, __ATOMIC_RELEASE);
+  self->known = k;
   unguard(learning);
+  Py_RETURN_NONE;
+}
+
+/* tick(): the number of this call, which did not come straight from here. */
+static PyObject *tick(PyObject *object, PyObject *unused) {
+  struct compiled *self = (struct compiled *)object;
+  (void)unused;
+  guard(learning);
+  uint64_t now = ++self->now;
+  unguard(learning);
+  return PyLong_FromUnsignedLongLong(now);
+}
+
+/* used(function): the number of the last call that came here and went straight to it; 0: none. */
+static PyObject *used(PyObject *object, PyObject *function) {
+  struct compiled *self = (struct compiled *)object;
+  uint64_t last = 0;
+  guard(learning);
+  for (const struct known *k = self->known; k; k = k->next) if (k->function == function && k->used > last) last = k->used;
+  unguard(learning);
+  return PyLong_FromUnsignedLongLong(last);
+}
+
+static void known_free(struct known *k) {
+  for (struct known *next; k; k = next) {
+    next = k->next;
+    Py_DECREF(k->function);
+    PyMem_Free(k);
+  }
+}
+
+/* forget(function): what was learnt of it. What goes is let go of last, as that may run other code. */
+static PyObject *forget(PyObject *object, PyObject *function) {
+  struct compiled *self = (struct compiled *)object;
+  struct known *gone = NULL;
+  guard(learning);
+  for (struct known **at = &self->known, *k; (k = *at);) {
+    if (k->function != function) { at = &k->next; continue; }
+    *at = k->next;
+    k->next = gone, gone = k;
+  }
+  unguard(learning);
+  known_free(gone);
   Py_RETURN_NONE;
 }
 
@@ -126,17 +183,16 @@ static void destroy(PyObject *object) {
   struct compiled *self = (struct compiled *)object;
   PyObject_GC_UnTrack(object);
   if (self->weak_references) PyObject_ClearWeakRefs(object);
-  for (struct known *k = self->known, *next; k; k = next) {
-    next = k->next;
-    Py_DECREF(k->function);
-    PyMem_Free(k);
-  }
+  known_free(self->known);
   clear(object);
   Py_TYPE(object)->tp_free(object);
 }
 
 static PyMethodDef methods[] = {
   { "learn", learn, METH_VARARGS, "learn(args, function, container or None, n): how a call with such arguments is done" },
+  { "tick", tick, METH_NOARGS, "tick(): the number of this call, among all" },
+  { "used", used, METH_O, "used(function): the number of the last call that went straight to it, 0 if there was none" },
+  { "forget", forget, METH_O, "forget(function): what was learnt of it" },
   { 0 },
 };
 static PyMemberDef members[] = {

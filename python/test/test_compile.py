@@ -1,6 +1,8 @@
 import functools
+import math
 import multiprocessing
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -409,3 +411,72 @@ def test_a_compiled_function_runs_in_other_processes():
 
 def run_there(f):
     return f(weft.array([1.0, 3.0])).tolist()
+
+
+# ---- Many kinds of arguments
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("made", ["lazy", "by position", "by keyword"])
+def test_ten_thousand_shapes_take_no_more_memory_than_a_thousand(made):
+    f = weft.compile(lambda x: weft.sum(x * x + 1) + weft.sum(weft.exp(-x)))
+    for n in range(1, 10001):
+        x = weft.ones((n,)) if made == "lazy" else weft.array(np.ones(n, np.float32))
+        y = f(x=x) if made == "by keyword" else f(x)
+        weft.eval(y)
+        if n % 997 == 0:
+            assert y.item() == pytest.approx(2 * n + n * math.exp(-1), rel=1e-5)
+        if n == 1000:
+            before = resident_bytes()
+    assert resident_bytes() - before < 40 << 20  # 100 KB each they were 1 GB
+
+
+@pytest.mark.parametrize("call", [lambda f, x: f(x), lambda f, x: f(x=x)])
+def test_shapes_that_come_again_are_traced_once_among_many_others(call):
+    traced = []
+
+    @weft.compile
+    def f(x):
+        traced.append(x.shape)
+        return x + 1
+
+    for n in range(3, 2000):
+        for again in (1, 2):
+            assert call(f, weft.zeros((again,))).tolist() == [1.0] * again
+        call(f, weft.zeros((n,)))
+    assert traced.count((1,)) == traced.count((2,)) == 1
+
+
+def test_a_shape_that_was_forgotten_is_traced_again():
+    traced = []
+
+    @weft.compile
+    def f(x):
+        traced.append(x.shape)
+        return [x + 1, x * 2]
+
+    for n in [*range(1, 1500), 1]:
+        a, b = f(weft.ones((n,)))
+    assert (a.tolist(), b.tolist()) == ([2.0], [2.0])
+    assert traced.count((1,)) == 2
+
+
+def test_threads_call_what_other_threads_forget():
+    f = weft.compile(lambda x: x + 1)
+    wrong = []
+
+    def work(first):
+        for n in range(first, first + 700):
+            if f(weft.ones((n % 900 + 1,))).shape != (n % 900 + 1,) or f(weft.ones((3,))).tolist() != [2.0] * 3:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(200 * i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

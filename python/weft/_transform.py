@@ -203,6 +203,7 @@ class _Compiled:
 
     def __init__(self, function, structure):
         self.function, self.structure = function, structure
+        self.used = 0  # the number of the last call that came through Python
 
     def teach(self, compiled, args):
         """Tells a function what to do with such arguments, if the result is an array or a row of them."""
@@ -277,13 +278,25 @@ def _restore(container, items):
             container[key] = item
 
 
+_MOST_TRACES = 512  # of a compiled function, with a plan each: some 100 KB if it is small
+
+
+def _forget_half(compiled, traces):
+    """The half of the traces that was called longest ago goes: whoever calls with such arguments again has one made anew."""
+    last = {key: max(trace.used, compiled.used(trace.function)) for key, trace in list(traces.items())}
+    for key in sorted(last, key=last.get)[:len(last) // 2]:
+        trace = traces.pop(key, None)
+        if trace is not None:
+            compiled.forget(trace.function)
+
+
 _REWRITES = {"exact": 0, "stable": 1, "fast": 2}
 _OPEN = {None: 0, "any": 1}
 
 
 def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None):
-    """fun as one program, traced once for every set of shapes, dtypes and other arguments. Without fun, with options alone:
-    a decorator.
+    """fun as one program, traced once for every set of shapes, dtypes and other arguments; of more than 512 such sets those called
+    longest ago are forgotten, and traced anew. Without fun, with options alone: a decorator.
 
     shapes="any": traced once for all sizes. Inside, sizes of arguments are values like others (weft.size(x, axis)), and x.shape
     is not known; sizes of 1, which stretch in operations, are another trace. A list of shapes, one for each array among the
@@ -317,9 +330,12 @@ def compile_checked(fun, inputs, outputs, rewrites, shapes, check):
         key = (structure, len(leaves), _core.signature(leaves, compiled.open), _core.signature(state, 0))
         trace = traces.get(key)
         if trace is None:
+            if len(traces) >= _MOST_TRACES:
+                _forget_half(compiled, traces)
             trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites], shapes, check)
             if inputs is None and outputs is None and not kwargs and all(isinstance(x, array) for x in args):
                 trace.teach(compiled, args)
+        trace.used = compiled.tick()
         results = trace.function(values)
         if outputs is not None:
             changed = arrays(outputs)
