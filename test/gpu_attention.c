@@ -305,3 +305,28 @@ TEST(cuda_attention_by_tiles_is_assembled) {
   }
   assembling_end(&a, "-O1 -arch=sm_90a");
 }
+
+/* Products that the compiler has wait for each other, as where registers are too few or a jump leaves open what is under way, give
+ * the same later. */
+TEST(cuda_attention_by_groups_is_not_serialized) {
+  struct assembling a;
+  char command[200];
+  test_watchdog(200);
+  if (!has_gpu() || !assembling_begin(&a)) return;
+  for (int i = 0; i < 4; i++) {
+    weft_scope *s = weft_scope_open();
+    int64_t d = i < 2 ? 64 : 128;
+    struct operand q = operand(WEFT_BF16, 1, 1, 64, d, false), k = operand(WEFT_BF16, 1, 1, 64, d, false);
+    weft_set(WEFT_DEVICE, 1);
+    weft_array *x[] = { q.x, k.x }, *y = weft_attention(q.x, k.x, k.x, &(weft_attention_options){ .is_causal = i % 2 }), *r[2];
+    weft_grad(weft_sum(weft_mul(y, y), WEFT_ALL), 2, x, r);
+    add_modules(&a, weft_show(2, r, "ptx"));
+    weft_set(WEFT_DEVICE, 0);
+    free(q.at), free(k.at);
+    weft_scope_discard(s);
+  }
+  snprintf(command, sizeof command,
+           "cd %s && ! for f in *.ptx; do ptxas -v -arch=sm_90a $f -o out.cubin 2>&1; done | grep serialized", a.folder);
+  EXPECT_INT(system(command), 0);
+  assembling_end(&a, "-O0 -arch=sm_90a");
+}

@@ -47,7 +47,7 @@ static void code_free(struct code *c) {
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
                                         p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry, p->running_entry,
-                                        p->pairs_entry, p->short_entry };
+                                        p->pairs_entry, p->short_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -311,6 +311,7 @@ static int compute_shape(struct session *s) {
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_attention_aligned_shape(p, s->l->bufs, &s->shape);
   return CUDA_OK;
 }
 
@@ -393,6 +394,7 @@ static bool borrows(const struct code *c, const struct launch *x) {
 static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_halves) return (enum ptx_part)(PTX_FIRST_HALVES + s->halves_form);
   if (s->is_floats) return (enum ptx_part)(PTX_FIRST_FLOATS + s->floats_form);
+  if (s->is_aligned) return PTX_ALIGNED;
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;

@@ -1,7 +1,7 @@
 /* gpu_attention.c -- attention and its derivatives tile by tile: the entry of kernels that say they are that (kir_attention).
  *
  * A block of threads has 64 or 128 rows of its own and goes through the other side in tiles of 64 rows, which come by cp.async into
- * one of two stages of shared memory while the other is worked on.
+ * a stage of shared memory while another is worked on. The first comes together with the own rows.
  *
  *   part     own          tiles          what a tile adds
  *   whole    q            k, v           s = q k', p = exp(s - about the largest so far), y += p v; the sum of p beside
@@ -16,8 +16,8 @@
  *   of f32: each number is two of tf32, and three products by mma are one of f32 up to 2^-21 of it.
  *
  * By warps and of f32 a row of shared memory has 16 bytes more than the elements: the eight rows of a fragment are then in
- * different banks. Where an operand is not aligned to 16 bytes, or has no neighbours along its rows, threads copy it element by
- * element. */
+ * different banks. Where an operand is not aligned to 16 bytes, or has no neighbours along its rows, threads of another entry copy
+ * all of them element by element. */
 #include "backend/cuda/printer.h"
 #include <math.h>
 #include <string.h>
@@ -25,9 +25,18 @@
 enum { GROUP = 128, TILE = 64, MOST_FRAGMENTS = 16, MORE = 16 }; /* GROUP: threads; MOST_FRAGMENTS: of 8 columns; MORE: bytes
                                      between rows */
 
-/* Blocks that are to find room on a processor: derivatives by queries take 123 registers then (ptxas 13.0), else 136, which is
- * room for one. */
-enum { QUERY_BLOCKS = 2 };
+/* By groups: groups of a block of threads, which share the tiles, and blocks that are to find room on a processor, which they do
+ * with heads of up to 64 elements (ptxas 13.0: 123, 122 and 168 registers). On an H200, 8 x 16 heads of 4096 rows, causal:
+ * attention takes 0.71 ms so, 1.00 by one group a block, which waits for tiles, 0.85 by four, which wait for each other. With its
+ * derivatives it takes 2.79, 3.02 with one group a block by queries, 2.91 with two by keys, where a processor has no third one. */
+struct attention_form { int groups, blocks; };
+static const struct attention_form form_of_large_heads = { 2, 0 }, form_by_warps = { 1, 0 }, forms[] = {
+  [KIR_ATTEND] = { 2, 2 }, [KIR_ATTEND_QUERY] = { 2, 2 }, [KIR_ATTEND_KEY] = { 1, 3 }
+};
+
+/* Rows of the other side, over all indices of the batch, whose blocks run at a time: of heads of 64 halves 16 MB of operands, which
+ * stay in the cache. */
+enum { SECTION_ROWS = 1 << 16 };
 
 /* Scores of f32 that become a factor are turned in shared memory: bytes of a row of them, and of all. */
 enum { TURN_PITCH = (TILE + 8) * 4, TURN_BYTES = 64 * TURN_PITCH };
@@ -39,7 +48,6 @@ struct ptx_operand {
   const char *base;                 /* of this index of the batch */
   const char *from, *to, *left;     /* what this thread copies next: address, address in shared memory, rows from its own on */
   const char *row_bytes, *step_bytes; /* to the next row; to the next tile */
-  const char *is_aligned;
   const char *plain, *turned;       /* where a lane reads its row of a fragment: of rows along n, or along k; by groups what tells
                                        the tensor cores */
 };
@@ -48,14 +56,20 @@ struct ptx_attention {
   const struct kir_attention *a;
   enum kir_attention_part part;
   bool is_key, is_grad;
+  int n_operands;                   /* of own rows */
   bool by_groups;                   /* wgmma */
+  bool is_late;                     /* p is multiplied by its tile together with the scores of the next, while exponentials of those
+                                       are computed */
+  bool is_aligned;                  /* operands come by chunks of 16 bytes, else element by element */
   bool is_f32;                      /* by three products of tf32 */
   int width;                        /* bytes of an element */
   int m;                            /* fragments of 16 rows a warp has */
   int threads, rows;                /* of a block */
   int stage_bytes, stats_at;
   const char *type;                 /* of mma */
-  const char *lane, *warp, *tid, *base, *stage;
+  const char *lane, *warp, *tid, *base;
+  const char *stage, *next, *behind; /* where the tile stands that is worked on, the one that is asked for, and the one before */
+  const char *has_behind;           /* there is one before */
   const char *own0, *at;            /* the first row of the block, and of the tile; words */
   const char *n_own, *n_across, *band; /* words */
   const char *batch[KIR_ATTENTION_AXES];
@@ -69,7 +83,10 @@ struct ptx_attention {
   const char *limit[2][2];          /* whole,
       query: columns below it are seen; key: those from it on. Less this lane's first column */
   const char *turn;                 /* of f32: where this lane's first scores stand when they become a factor */
+  const char *factor[2][TILE / 16][4]; /* by groups: p and ds as halves, two in each */
+  const char *less[2][2], *is_level; /* whole: what sums of a row are worth less by; no row of this warp was raised */
   const char *stat;                 /* key: where this lane reads lse and delta of the tile */
+  const char *stat_row, *stat_to, *has_stat, *new_lse, *new_delta; /* key: what this thread loads of the next tile */
   const char *mask_row[2][2], *mask_base;
 };
 
@@ -87,13 +104,16 @@ static const char *float_text(struct printer *p, float x) {
 /* ---- Sizes --------------------------------------------------------------------------------------------------------------- */
 
 static bool is_by_groups(const struct ptx_plan *p, const struct kir_attention *a) { return p->by_groups && a->dtype != WEFT_F32; }
-/* Two groups share the tiles: a block of one is slower on an H200, forward by a third, derivatives by a tenth; of four too. */
-static int groups_of(bool by_groups) { return by_groups ? 2 : 1; }
+static struct attention_form form_of(const struct kir_attention *a, bool by_groups) {
+  return !by_groups ? form_by_warps : a->d <= 64 && a->e <= 64 ? forms[a->part] : form_of_large_heads;
+}
+static bool is_late(const struct kir_attention *a, bool by_groups) { return by_groups && a->part == KIR_ATTEND; }
+static int stages_of(const struct kir_attention *a, bool by_groups) { return is_late(a, by_groups) ? 3 : 2; }
 static int fragments_of(const struct kir_attention *a, bool by_groups) {
   return !by_groups && a->dtype != WEFT_F32 && a->part == KIR_ATTEND && a->d <= 64 && a->e <= 64 ? 2 : 1;
 }
 static int rows_of(const struct kir_attention *a, bool by_groups) {
-  return TILE * fragments_of(a, by_groups) * groups_of(by_groups);
+  return TILE * fragments_of(a, by_groups) * form_of(a, by_groups).groups;
 }
 /* Bytes that a row of n elements takes, over all pieces. */
 static int row_bytes_of(const struct kir_attention *a, int n, bool by_groups) {
@@ -110,6 +130,11 @@ static int own_bytes(const struct kir_attention *a, bool by_groups) {
   return rows_of(a, by_groups) * (row_bytes_of(a, a->d, by_groups) + e_bytes);
 }
 
+static int shared_bytes(const struct kir_attention *a, bool by_groups) {
+  int turn_bytes = a->dtype == WEFT_F32 ? TURN_BYTES : 0;
+  return own_bytes(a, by_groups) + stages_of(a, by_groups) * stage_of(a, by_groups) + turn_bytes;
+}
+
 bool ptx_attention_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], struct ptx_shape *s) {
   const struct kir_attention *a = p->attention;
   if (!a) return false;
@@ -117,10 +142,24 @@ bool ptx_attention_shape(const struct ptx_plan *p, const int64_t sizes[], const 
   int64_t rows = ptx_size(&p->attention_rows, sizes, args), a_block = rows_of(a, by_groups);
   int64_t blocks = rows > 0 ? (rows - 1) / a_block + 1 : 0;
   for (int i = 0; i < a->n_batch; i++) blocks *= ptx_size(&p->attention_batch[i], sizes, args);
-  s->block[0] = (unsigned)(GROUP * groups_of(by_groups)), s->block[1] = s->block[2] = 1;
+  s->block[0] = (unsigned)(GROUP * form_of(a, by_groups).groups), s->block[1] = s->block[2] = 1;
   s->grid[0] = (unsigned)blocks, s->grid[1] = s->grid[2] = 1;
-  s->shared_bytes = (size_t)(own_bytes(a, by_groups) + 2 * stage_of(a, by_groups) + (a->dtype == WEFT_F32 ? TURN_BYTES : 0));
+  s->shared_bytes = (size_t)shared_bytes(a, by_groups);
   return true;
+}
+
+/* The operands stand in chunks of 16 bytes, aligned at any index. */
+bool ptx_attention_aligned_shape(const struct ptx_plan *p, const struct bound bufs[], struct ptx_shape *s) {
+  const struct kir_attention *a = p->attention;
+  if (!a) return false;
+  int operand[] = { a->q, a->k, a->v, a->dy }, width = kir_width((weft_dtype)a->dtype);
+  for (int i = 0; i < 4; i++) {
+    const struct bound *x = operand[i] < 0 ? NULL : &bufs[operand[i]];
+    if (!x) continue;
+    if ((uintptr_t)x->data % 16 || x->stride[a->n_batch + 1] != 1) return false;
+    for (int d = 0; d <= a->n_batch; d++) if (x->stride[d] * width % 16) return false;
+  }
+  return s->is_aligned = true;
 }
 
 /* ---- Copying ------------------------------------------------------------------------------------------------------------- */
@@ -175,12 +214,12 @@ static void plan_place(struct printer *p, const struct ptx_attention *t, struct 
 
 static void plan_copy(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *row0,
     const char *n_rows) {
-  const char *row = word(p), *turn = word(p), *bits = longword(p), *across = bytes_along(p, t, o->buf, 1);
+  const char *row = word(p), *turn = word(p);
   o->padded = up(o->n, 16);
   o->pitch = t->by_groups ? PTX_PIECE_ROW : row_bytes_of(t->a, o->n, false);
   o->base = base_of(p, t, o->buf);
   o->row_bytes = bytes_along(p, t, o->buf, 0);
-  o->from = longword(p), o->to = longword(p), o->left = word(p), o->step_bytes = longword(p), o->is_aligned = pred(p);
+  o->from = longword(p), o->to = longword(p), o->left = word(p), o->step_bytes = longword(p);
   copied_row(p, t, row, turn);
   plan_place(p, t, o, row, turn);
   ptx_line(p, "add.s32 %s, %s, %s", row, row, row0);
@@ -189,16 +228,6 @@ static void plan_copy(struct printer *p, const struct ptx_attention *t, struct p
   go(p, o->from, wide(p, row), o->row_bytes);
   ptx_line(p, "mov.s64 %s, %s", o->step_bytes, o->row_bytes);
   ptx_line(p, "mul.lo.s64 %s, %s, %d", o->step_bytes, o->step_bytes, TILE);
-  ptx_line(p, "or.b64 %s, %s, %s", bits, o->base, o->row_bytes);
-  for (int i = 0; i < t->a->n_batch; i++) {
-    const char *s = ptx_stride(p, o->buf, i);
-    if (s) ptx_line(p, "or.b64 %s, %s, %s", bits, bits, s);
-  }
-  ptx_line(p, "and.b64 %s, %s, 15", bits, bits);
-  ptx_line(p, "setp.eq.s64 %s, %s, 0", o->is_aligned, bits);
-  bits = longword(p);
-  ptx_line(p, "mov.s64 %s, %s", bits, across);
-  ptx_line(p, "setp.eq.and.s64 %s, %s, %d, %s", o->is_aligned, bits, t->width, o->is_aligned);
 }
 
 /* Chunk c of a row has so many bytes that are of the matrix. */
@@ -289,43 +318,46 @@ static void copy_elements(struct printer *p, const struct ptx_attention *t, cons
 
 /* So many tiles of 64 rows, into the stage: then on to the next. */
 static void copy(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *stage, int n) {
-  const char *to = o->to, *slow = ptx_label(p, "slow"), *done = ptx_label(p, "copied");
+  const char *to = o->to;
   if (stage) {
     to = longword(p);
     ptx_line(p, "add.s64 %s, %s, %s", to, o->to, stage);
   }
-  ptx_line(p, "@!%s bra %s", o->is_aligned, slow);
-  for (int i = 0; i < n; i++) copy_chunks(p, t, o, to, i * TILE);
-  ptx_line(p, "bra %s", done);
-  ptx_place(p, slow);
-  for (int i = 0; i < n; i++) copy_elements(p, t, o, to, i * TILE);
-  ptx_place(p, done);
+  for (int i = 0; i < n; i++) (t->is_aligned ? copy_chunks : copy_elements)(p, t, o, to, i * TILE);
   ptx_line(p, "add.s64 %s, %s, %s", o->from, o->from, o->step_bytes);
   ptx_line(p, "sub.s32 %s, %s, %d", o->left, o->left, TILE);
 }
 
-/* Key: lse and delta of the 64 rows of a tile, half of the threads each. Those beyond the matrix are 0: what is multiplied by them
- * is 0 too. */
-static void copy_stats(struct printer *p, const struct ptx_attention *t, const char *stage) {
-  const char *row = word(p), *is = pred(p), *bytes = word(p), *to = longword(p), *from = longword(p), *other = longword(p),
-      *is_delta = pred(p);
-  const char *from_of[2] = { base_of(p, t, t->a->lse), base_of(p, t, t->a->delta) }, *w;
-  ptx_line(p, "and.b32 %s, %s, 63", row, t->tid);
-  ptx_line(p, "add.s32 %s, %s, %s", row, row, t->at);
-  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, row, t->n_across);
-  ptx_line(p, "selp.b32 %s, 4, 0, %s", bytes, is);
-  ptx_line(p, "selp.b32 %s, %s, 0, %s", row, row, is);
-  w = wide(p, row);
-  go(p, from_of[0], w, bytes_along(p, t, t->a->lse, 0));
-  go(p, from_of[1], w, bytes_along(p, t, t->a->delta, 0));
-  ptx_line(p, "setp.ge.u32 %s, %s, 64", is_delta, t->tid);
-  ptx_line(p, "mov.s64 %s, %s", from, from_of[0]);
-  ptx_line(p, "mov.s64 %s, %s", other, from_of[1]);
-  ptx_line(p, "selp.b64 %s, %s, %s, %s", from, other, from, is_delta);
-  ptx_line(p, "mul.wide.u32 %s, %s, 4", to, t->tid);
-  ptx_line(p, "add.s64 %s, %s, %s", to, to, t->base);
-  ptx_line(p, "add.s64 %s, %s, %s", to, to, stage);
-  ptx_line(p, "cp.async.ca.shared.global [%s+%d], [%s], 4, %s", to, t->stats_at, from, bytes);
+/* Key: a thread each for the 64 rows of a tile has lse and delta of its row in registers until the tile's turn comes. */
+static void plan_stats(struct printer *p, struct ptx_attention *t) {
+  t->stat_row = word(p), t->stat_to = longword(p), t->has_stat = pred(p), t->new_lse = word(p), t->new_delta = word(p);
+  ptx_line(p, "add.s32 %s, %s, %s", t->stat_row, t->tid, t->at);
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", t->has_stat, t->tid, TILE);
+  ptx_line(p, "mul.wide.u32 %s, %s, 4", t->stat_to, t->tid);
+  ptx_line(p, "add.s64 %s, %s, %s", t->stat_to, t->stat_to, t->base);
+}
+
+/* Of rows beyond the matrix they are 0: what is multiplied by them is 0 too. */
+static void load_next_stats(struct printer *p, const struct ptx_attention *t) {
+  const char *is = pred(p), *lse_at = base_of(p, t, t->a->lse), *delta_at = base_of(p, t, t->a->delta), *w = wide(p, t->stat_row);
+  go(p, lse_at, w, bytes_along(p, t, t->a->lse, 0));
+  go(p, delta_at, w, bytes_along(p, t, t->a->delta, 0));
+  ptx_line(p, "setp.lt.and.s32 %s, %s, %s, %s", is, t->stat_row, t->n_across, t->has_stat);
+  ptx_line(p, "mov.f32 %s, 0f00000000", t->new_lse);
+  ptx_line(p, "mov.f32 %s, 0f00000000", t->new_delta);
+  ptx_line(p, "@%s ld.global.nc.b32 %s, [%s]", is, t->new_lse, lse_at);
+  ptx_line(p, "@%s ld.global.nc.b32 %s, [%s]", is, t->new_delta, delta_at);
+  ptx_line(p, "add.s32 %s, %s, %d", t->stat_row, t->stat_row, TILE);
+}
+
+static void as_exponent(struct printer *p, const char *lse, const char *delta);
+
+static void store_stats(struct printer *p, const struct ptx_attention *t, const char *stage) {
+  const char *to = longword(p);
+  as_exponent(p, t->new_lse, t->new_delta);
+  ptx_line(p, "add.s64 %s, %s, %s", to, t->stat_to, stage);
+  ptx_line(p, "@%s st.shared.b32 [%s+%d], %s", t->has_stat, to, t->stats_at, t->new_lse);
+  ptx_line(p, "@%s st.shared.b32 [%s+%d], %s", t->has_stat, to, t->stats_at + 4 * TILE, t->new_delta);
 }
 
 /* ---- Fragments ----------------------------------------------------------------------------------------------------------- */
@@ -389,20 +421,24 @@ static void group_scores(struct printer *p, const struct ptx_attention *t, int k
   ptx_group_end(p);
 }
 
-static const char *pack(struct printer *p, const struct ptx_attention *t, const char *low, const char *high);
-
-/* sum += x, as halves, times tile k; begun, and not waited for */
-static void group_product(struct printer *p, const struct ptx_attention *t, const char *x[TILE / 8][4], int k,
-                          const char *sum[MOST_FRAGMENTS][4]) {
-  const struct ptx_operand *o = &t->tile[k];
-  const char *to = ptx_group_list(p, (const char *const (*)[4])sum, o->padded / 8), *a[TILE / 16][4];
+/* Factor `which` of a product is x, as halves. */
+static void set_factor(struct printer *p, const struct ptx_attention *t, int which, const char *x[TILE / 8][4]) {
   for (int s = 0; s < TILE / 16; s++)
-    for (int e = 0; e < 4; e++) a[s][e] = pack(p, t, x[2 * s + e / 2][e % 2 * 2], x[2 * s + e / 2][e % 2 * 2 + 1]);
+    for (int e = 0; e < 4; e++)
+      ptx_line(p, "cvt.rn.%sx2.f32 %s, %s, %s", t->type, t->factor[which][s][e], x[2 * s + e / 2][e % 2 * 2 + 1],
+               x[2 * s + e / 2][e % 2 * 2]);
+}
+
+/* sum += that factor times operand k of the tile in that stage; begun, and not waited for */
+static void group_product(struct printer *p, const struct ptx_attention *t, int which, int k, const char *stage,
+                          const char *const sum[MOST_FRAGMENTS][4]) {
+  const struct ptx_operand *o = &t->tile[k];
+  const char *to = ptx_group_list(p, sum, o->padded / 8), *(*const a)[4] = (const char *(*)[4])t->factor[which];
   ptx_group_begin(p);
   for (int s = 0; s < TILE / 16; s++)
     ptx_group_multiply(p, &(struct ptx_group){ .type = t->type, .columns = o->padded, .adds = true, .sums = to,
                            .a = ptx_textf(p, "{%s, %s, %s, %s}", a[s][0], a[s][1], a[s][2], a[s][3]), .a_in_registers = true,
-                           .b = ptx_group_at(p, o->turned, t->stage, 2 * s * PTX_ATOM), .b_is_turned = true });
+                           .b = ptx_group_at(p, o->turned, stage, 2 * s * PTX_ATOM), .b_is_turned = true });
   ptx_group_end(p);
 }
 
@@ -563,10 +599,9 @@ static const char *pack(struct printer *p, const struct ptx_attention *t, const 
   return r;
 }
 
-/* sum += x times tile k; by groups it is begun */
+/* sum += x times tile k, not by groups */
 static void add_product(struct printer *p, const struct ptx_attention *t, const char *x[2][TILE / 8][4], int k,
                         const char *sum[2][MOST_FRAGMENTS][4]) {
-  if (t->by_groups) { group_product(p, t, x[0], k, sum[0]); return; }
   if (t->is_f32) { product_of_f32(p, t, x[0], k, sum[0]); return; }
   const struct ptx_operand *o = &t->tile[k];
   const char *at = longword(p), *b[4], *a[2][4];
@@ -720,7 +755,7 @@ static void over_quad(struct printer *p, const char *x, const char *op) {
 
 /* The largest score becomes what is subtracted from now on; what was summed before is worth less by the difference. */
 static void raise_row(struct printer *p, const struct ptx_attention *t, int i, int h, const char *most) {
-  const char *less = word(p), *is = pred(p), *low = t->low[i][h], *total = t->total[i][h];
+  const char *less = t->less[i][h], *is = pred(p), *low = t->low[i][h], *total = t->total[i][h];
   over_quad(p, most, "max");
   ptx_line(p, "max.f32 %s, %s, %s", most, most, t->most[i][h]);
   ptx_line(p, "setp.eq.f32 %s, %s, 0fFF800000", is, most);
@@ -730,9 +765,19 @@ static void raise_row(struct printer *p, const struct ptx_attention *t, int i, i
   ptx_line(p, "ex2.approx.ftz.f32 %s, %s", less, less);
   ptx_line(p, "mov.f32 %s, %s", t->most[i][h], most);
   ptx_line(p, "mul.rn.f32 %s, %s, %s", total, total, less);
-  for (int j = 0; j < t->tile[1].padded / 8; j++)
-    for (int e = 0; e < 2; e++)
-      ptx_line(p, "mul.rn.f32 %s, %s, %s", t->sum[0][i][j][2 * h + e], t->sum[0][i][j][2 * h + e], less);
+}
+
+/* The sums of rows that were raised, once the product of the tile before is in them. Waiting for that on both sides of the jump
+ * keeps the compiler from waiting before the exponentials, which stand in front of it. */
+static void lower_sums(struct printer *p, const struct ptx_attention *t) {
+  const char *level = ptx_label(p, "as_high");
+  ptx_line(p, "@%s bra %s", t->is_level, level);
+  wait_but(p, t, 0);
+  for (int i = 0; i < t->m; i++)
+    for (int j = 0; j < t->tile[1].padded / 8; j++)
+      for (int e = 0; e < 4; e++) ptx_line(p, "mul.rn.f32 %s, %s, %s", t->sum[0][i][j][e], t->sum[0][i][j][e], t->less[i][e / 2]);
+  ptx_place(p, level);
+  wait_but(p, t, 0);
 }
 
 /* Rows are raised when a score is beyond what was the largest by so much that 2^8 times as much is added: rarely. */
@@ -750,8 +795,8 @@ static void raise_rows(struct printer *p, const struct ptx_attention *t) {
     }
   ptx_line(p, "setp.gt.f32 %s, %s, %s", is, beyond, float_text(p, 8 / exponent(p, t)));
   ptx_line(p, "vote.sync.ballot.b32 %s, %s, 0xffffffff", votes, is);
-  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, votes);
-  ptx_line(p, "@%s bra %s", is, level);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", t->is_level, votes);
+  ptx_line(p, "@%s bra %s", t->is_level, level);
   for (int i = 0; i < t->m; i++)
     for (int h = 0; h < 2; h++) raise_row(p, t, i, h, most[i][h]);
   ptx_place(p, level);
@@ -790,7 +835,6 @@ static struct row_stats stats_of(struct printer *p, const struct ptx_attention *
   ptx_line(p, "add.s64 %s, %s, %s", at, t->stat, t->stage);
   ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", r.lse[0], r.lse[1], at, 32 * j);
   ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", r.delta[0], r.delta[1], at, 32 * j + 4 * TILE);
-  for (int e = 0; e < 2; e++) as_exponent(p, r.lse[e], r.delta[e]);
   return r;
 }
 
@@ -916,14 +960,34 @@ static void divide(struct printer *p, const char *q, const char *x, const char *
   ptx_line(p, "sub.u32 %s, %s, %s", x, x, by);
 }
 
-/* Blocks of one index of the batch follow each other; those with most to do come first. There are at most 2^31 blocks, so
- * that all of this is words. */
+/* Finds which index of the batch this block has, id, and which of its `tiles` blocks of rows, in. There are at most 2^31 blocks, so
+ * that all of this is words. Where rows see more or less of the other side, indices of the batch come by sections, whose blocks of
+ * rows with most to do come first: those that run last have little. */
+static void find_rows(struct printer *p, const struct ptx_attention *t, const char *id, const char *in, const char *tiles) {
+  const char *n = word(p), *all = word(p), *width = word(p), *blocks = word(p), *first = word(p), *rest = word(p);
+  ptx_line(p, "mov.u32 %s, %%ctaid.x", in);
+  if (!t->a->is_banded) { divide(p, id, in, tiles); return; }
+  ptx_line(p, "mov.u32 %s, %%nctaid.x", blocks);
+  ptx_line(p, "div.u32 %s, %s, %s", all, blocks, tiles);
+  ptx_line(p, "div.u32 %s, %d, %s", n, SECTION_ROWS, t->n_across); /* indices of a section, but the last may have fewer */
+  ptx_line(p, "max.u32 %s, %s, 1", n, n);
+  ptx_line(p, "min.u32 %s, %s, %s", n, n, all);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", blocks, n, tiles);
+  divide(p, first, in, blocks);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", first, first, n);
+  ptx_line(p, "sub.u32 %s, %s, %s", width, all, first);
+  ptx_line(p, "min.u32 %s, %s, %s", width, width, n);
+  ptx_line(p, "mov.u32 %s, %s", rest, in);
+  divide(p, in, rest, width);
+  ptx_line(p, "add.u32 %s, %s, %s", id, first, rest);
+}
+
+/* Blocks with most to do come first. */
 static void find_block(struct printer *p, struct ptx_attention *t) {
   const char *id = word(p), *tiles = word(p), *in = word(p), *rest = word(p);
-  ptx_line(p, "mov.u32 %s, %%ctaid.x", in);
   ptx_line(p, "add.u32 %s, %s, %d", tiles, t->n_own, t->rows - 1);
   ptx_line(p, "shr.u32 %s, %s, %d", tiles, tiles, ptx_log_2(t->rows));
-  divide(p, id, in, tiles);
+  find_rows(p, t, id, in, tiles);
   if (!t->is_key) {
     ptx_line(p, "sub.u32 %s, %s, %s", in, tiles, in);
     ptx_line(p, "sub.u32 %s, %s, 1", in, in);
@@ -974,7 +1038,7 @@ static void plan_operands(struct printer *p, struct ptx_attention *t) {
   int n[2] = { a->d, a->e }, at = 0;
   const char *group = word(p);
   ptx_line(p, "shr.u32 %s, %s, 7", group, t->tid);
-  for (int k = 0; k < (t->is_grad ? 2 : 1); k++) {
+  for (int k = 0; k < t->n_operands; k++) {
     t->own[k] = (struct ptx_operand){ .buf = own[k], .n = n[k], .at = at, .piece = t->rows * PTX_PIECE_ROW };
     plan_copy(p, t, &t->own[k], t->own0, t->n_own);
     if (t->by_groups) t->own[k].plain = told(p, t, &t->own[k], group);
@@ -1005,6 +1069,9 @@ static void plan_operands(struct printer *p, struct ptx_attention *t) {
 }
 
 static void take_registers(struct printer *p, struct ptx_attention *t) {
+  for (int k = 0; k < 2; k++)
+    for (int s = 0; s < TILE / 16; s++)
+      for (int e = 0; e < 4; e++) t->factor[k][s][e] = word(p);
   for (int i = 0; i < t->m; i++) {
     for (int j = 0; j < TILE / 8; j++)
       for (int e = 0; e < 4; e++) t->s[i][j][e] = word(p), t->ds[i][j][e] = word(p);
@@ -1015,6 +1082,7 @@ static void take_registers(struct printer *p, struct ptx_attention *t) {
       ptx_line(p, "mov.f32 %s, 0fFF800000", t->most[i][h] = word(p));
       ptx_line(p, "mov.f32 %s, 0f00000000", t->total[i][h] = word(p));
       ptx_line(p, "mov.f32 %s, 0f00000000", t->low[i][h] = word(p));
+      t->less[i][h] = word(p);
     }
   }
 }
@@ -1040,103 +1108,165 @@ static void load_stats(struct printer *p, struct ptx_attention *t) {
 
 static void copy_tile(struct printer *p, struct ptx_attention *t, const char *stage) {
   for (int k = 0; k < 2; k++) copy(p, t, &t->tile[k], stage, 1);
-  if (t->is_key) copy_stats(p, t, stage);
+  if (t->is_key) load_next_stats(p, t);
   ptx_line(p, "cp.async.commit_group");
 }
 
-/* By groups the tensor cores multiply while exponentials are computed: dp beside p, dv beside ds. */
-static void one_tile(struct printer *p, struct ptx_attention *t) {
+/* p of the tile before times that tile. */
+static void late_product(struct printer *p, const struct ptx_attention *t) {
+  group_product(p, t, 0, 1, t->behind, (const char *const (*)[4])t->sum[0][0]);
+}
+
+/* The product of the tile before begins behind the scores of this one, which are waited for. Both ways round the jump wait for
+ * themselves: where they meet the compiler would not know what is under way, and would have all of it wait for each other. */
+static void begin_late_product(struct printer *p, const struct ptx_attention *t) {
+  const char *first = ptx_label(p, "first"), *begun = ptx_label(p, "begun");
+  ptx_line(p, "@!%s bra %s", t->has_behind, first);
+  late_product(p, t);
+  wait_but(p, t, 1);
+  ptx_line(p, "bra %s", begun);
+  ptx_place(p, first);
+  wait_but(p, t, 0);
+  ptx_place(p, begun);
+}
+
+static void whole_tile(struct printer *p, struct ptx_attention *t) {
   scores(p, t, 0, t->s);
-  if (t->is_grad) scores(p, t, 1, t->ds);
-  wait_but(p, t, t->is_grad);
+  if (t->is_late) begin_late_product(p, t);
   masked_scores(p, t, t->s);
-  if (!t->is_grad) soft(p, t);
-  else soft_again(p, t);
-  if (!t->is_grad) add_product(p, t, t->s, 1, t->sum[0]);
-  if (t->is_key) add_product(p, t, t->s, 1, t->sum[1]);
-  if (t->is_grad) {
-    wait_but(p, t, t->is_key);
-    soft_derivative(p, t);
+  soft(p, t);
+  lower_sums(p, t);
+  if (t->is_late) set_factor(p, t, 0, t->s[0]);
+  else add_product(p, t, t->s, 1, t->sum[0]);
+}
+
+/* dv += p' dy of derivatives by keys, dk += ds' q or dq += ds k. By groups both factors are there before a product begins: else
+ * they take registers that a third block of threads on the processor has. */
+static void grad_products(struct printer *p, struct ptx_attention *t) {
+  if (!t->by_groups) {
+    if (t->is_key) add_product(p, t, t->s, 1, t->sum[1]);
     add_product(p, t, t->ds, 0, t->sum[0]);
+    return;
   }
+  if (t->is_key) set_factor(p, t, 0, t->s[0]);
+  set_factor(p, t, 1, t->ds[0]);
+  if (t->is_key) group_product(p, t, 0, 1, t->stage, (const char *const (*)[4])t->sum[1][0]);
+  group_product(p, t, 1, 0, t->stage, (const char *const (*)[4])t->sum[0][0]);
   wait_but(p, t, 0);
 }
 
+/* By groups dp is multiplied beside the exponentials of p. */
+static void grad_tile(struct printer *p, struct ptx_attention *t) {
+  scores(p, t, 0, t->s);
+  scores(p, t, 1, t->ds);
+  wait_but(p, t, 1);
+  masked_scores(p, t, t->s);
+  soft_again(p, t);
+  wait_but(p, t, 0);
+  soft_derivative(p, t);
+  grad_products(p, t);
+}
+
 /* All threads meet. What they have copied, the tensor cores may read too. */
-static void copies_have_come(struct printer *p, const struct ptx_attention *t) {
+static void copies_have_come(struct printer *p, const struct ptx_attention *t, const char *stage) {
+  if (t->is_key) store_stats(p, t, stage);
   ptx_line(p, "cp.async.wait_group 0");
   if (t->by_groups) ptx_line(p, "fence.proxy.async.shared::cta");
   ptx_line(p, "bar.sync 0");
 }
 
-/* t->at names the tile whose copies are asked for while the one before, 64 less, is worked on; in the first turn there is none. */
+/* The stage that comes next. Of three the tile before the one that is worked on has one, too. */
+static void find_next_stage(struct printer *p, const struct ptx_attention *t) {
+  const char *is = pred(p);
+  if (!t->is_late) { ptx_line(p, "sub.s64 %s, %d, %s", t->next, t->stage_bytes, t->stage); return; }
+  ptx_line(p, "add.s64 %s, %s, %d", t->next, t->stage, t->stage_bytes);
+  ptx_line(p, "setp.eq.s64 %s, %s, %d", is, t->next, 3 * t->stage_bytes);
+  ptx_line(p, "selp.b64 %s, 0, %s, %s", t->next, t->next, is);
+}
+
+static void leave_behind(struct printer *p, const struct ptx_attention *t) {
+  ptx_line(p, "mov.s64 %s, %s", t->behind, t->stage);
+  ptx_line(p, "setp.eq.u32 %s, 0, 0", t->has_behind);
+}
+
+/* The first tile is there, if there is one. The next is asked for while it is worked on. */
 static void all_tiles(struct printer *p, struct ptx_attention *t, const char *end) {
-  const char *is = pred(p), *leave = ptx_label(p, "leave"), *again = ptx_label(p, "tiles"), *no_more = ptx_label(p, "last"),
-      *next = longword(p), *turned = ptx_label(p, "turn"), *first = word(p);
-  ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, end);
-  ptx_line(p, "@%s bra %s", is, leave);
-  ptx_line(p, "mov.s32 %s, %s", first, t->at);
+  const char *is_last = pred(p), *leave = ptx_label(p, "leave"), *again = ptx_label(p, "tiles"), *asked = ptx_label(p, "asked"),
+             *after = word(p), *last = ptx_label(p, "last");
+  ptx_line(p, "setp.ge.s32 %s, %s, %s", is_last, t->at, end);
+  ptx_line(p, "@%s bra %s", is_last, leave);
+  ptx_line(p, "setp.ne.u32 %s, 0, 0", t->has_behind);
   ptx_place_loop(p, again);
-  copies_have_come(p, t); /* the tile, for all, and all are done with the one before */
-  ptx_line(p, "sub.s64 %s, %d, %s", next, t->stage_bytes, t->stage);
-  ptx_line(p, "setp.ge.s32 %s, %s, %s", is, t->at, end);
-  ptx_line(p, "@%s bra %s", is, no_more);
-  copy_tile(p, t, next);
-  ptx_place(p, no_more);
-  ptx_line(p, "sub.s32 %s, %s, %d", t->at, t->at, TILE);
-  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, t->at, first);
-  ptx_line(p, "@%s bra %s", is, turned);
-  one_tile(p, t);
-  ptx_place(p, turned);
-  ptx_line(p, "mov.s64 %s, %s", t->stage, next);
-  ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
-  ptx_line(p, "setp.lt.s32 %s, %s, %s", is, t->at, end); /* the one that was asked for is there */
-  ptx_line(p, "add.s32 %s, %s, %d", t->at, t->at, TILE);
-  ptx_line(p, "@%s bra %s", is, again);
+  find_next_stage(p, t);
+  ptx_line(p, "add.s32 %s, %s, %d", after, t->at, TILE);
+  ptx_line(p, "setp.ge.s32 %s, %s, %s", is_last, after, end);
+  ptx_line(p, "@%s bra %s", is_last, asked);
+  copy_tile(p, t, t->next);
+  ptx_place(p, asked);
+  (t->is_grad ? grad_tile : whole_tile)(p, t);
+  if (t->is_late) leave_behind(p, t);
+  ptx_line(p, "@%s bra %s", is_last, last);
+  copies_have_come(p, t, t->next); /* and all are done with this tile */
+  ptx_line(p, "mov.s64 %s, %s", t->stage, t->next);
+  ptx_line(p, "mov.s32 %s, %s", t->at, after);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, last);
+  if (t->is_late) late_product(p, t), wait_but(p, t, 0);
   ptx_place(p, leave);
 }
 
-void ptx_attention(struct printer *p) {
+/* Key: where this lane reads lse and delta of the rows of a tile. */
+static void plan_stat_columns(struct printer *p, struct ptx_attention *t) {
+  const char *column = first_column(p, t);
+  t->stat = longword(p);
+  ptx_line(p, "mul.wide.u32 %s, %s, 4", t->stat, column);
+  ptx_line(p, "add.s64 %s, %s, %s", t->stat, t->stat, t->base);
+  ptx_line(p, "add.s64 %s, %s, %d", t->stat, t->stat, t->stats_at);
+}
+
+static void find_band(struct printer *p, struct ptx_attention *t) {
+  const char *rows = t->is_key ? t->n_across : t->n_own, *columns = t->is_key ? t->n_own : t->n_across;
+  t->band = word(p);
+  if (t->a->band_is_difference) ptx_line(p, "sub.s32 %s, %s, %s", t->band, columns, rows);
+  else ptx_line(p, "mov.s32 %s, %lld", t->band, (long long)t->a->band);
+}
+
+static void attention_body(struct printer *p, bool is_aligned) {
   const struct kir_attention *a = p->k->attention;
   bool by_groups = is_by_groups(p->plan, a);
+  struct attention_form form = form_of(a, by_groups);
   struct ptx_attention t = { .a = a, .part = a->part, .is_key = a->part == KIR_ATTEND_KEY, .is_grad = a->part != KIR_ATTEND,
-                             .by_groups = by_groups, .is_f32 = a->dtype == WEFT_F32, .width = kir_width((weft_dtype)a->dtype),
-                             .m = fragments_of(a, by_groups), .rows = rows_of(a, by_groups),
-                             .threads = GROUP * groups_of(by_groups), .type = a->dtype == WEFT_BF16 ? "bf16" : "f16",
-                             .tid = word(p), .lane = word(p), .warp = word(p),
-                             .base = longword(p), .stage = longword(p) };
+                             .n_operands = a->part == KIR_ATTEND ? 1 : 2, .by_groups = by_groups, .is_late = is_late(a, by_groups),
+                             .is_aligned = is_aligned, .is_f32 = a->dtype == WEFT_F32, .width = kir_width((weft_dtype)a->dtype),
+                             .m = fragments_of(a, by_groups), .rows = rows_of(a, by_groups), .threads = GROUP * form.groups,
+                             .type = a->dtype == WEFT_BF16 ? "bf16" : "f16", .tid = word(p), .lane = word(p), .warp = word(p),
+                             .has_behind = pred(p), .is_level = pred(p), .base = longword(p), .stage = longword(p),
+                             .next = longword(p), .behind = longword(p) };
   const char *end;
   p->threads = t.threads;
-  if (by_groups && a->part == KIR_ATTEND_QUERY && a->mask < 0 && a->d <= 64 && a->e <= 64) p->blocks = QUERY_BLOCKS;
+  if (a->mask < 0) p->blocks = form.blocks;
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
   ptx_line(p, "shr.u32 %s, %s, 5", t.warp, t.tid);
   ptx_line(p, "mov.u64 %s, halves", t.base);
   ptx_line(p, "mov.u64 %s, 0", t.stage);
   t.n_own = size_word(p, t.is_key ? a->columns : a->rows), t.n_across = size_word(p, t.is_key ? a->rows : a->columns);
-  if (a->is_banded) {
-    t.band = word(p);
-    if (a->band_is_difference) ptx_line(p, "sub.s32 %s, %s, %s", t.band, t.is_key ? t.n_own : t.n_across,
-        t.is_key ? t.n_across : t.n_own);
-    else ptx_line(p, "mov.s32 %s, %lld", t.band, (long long)a->band);
-  }
+  if (a->is_banded) find_band(p, &t);
   find_block(p, &t);
   find_tiles(p, &t, &end);
   plan_operands(p, &t);
+  if (t.is_key) plan_stats(p, &t);
+  for (int k = 0; k < t.n_operands; k++) copy(p, &t, &t.own[k], NULL, t.rows / TILE);
+  copy_tile(p, &t, t.stage);
   take_registers(p, &t);
-  for (int k = 0; k < (t.is_grad ? 2 : 1); k++) copy(p, &t, &t.own[k], NULL, t.rows / TILE);
-  ptx_line(p, "cp.async.commit_group");
-  copies_have_come(p, &t);
-  for (int k = 0; k < (t.is_grad ? 2 : 1) && !t.by_groups && !t.is_f32; k++) load_own(p, &t, k);
   plan_rows(p, &t);
   if (t.part == KIR_ATTEND_QUERY) load_stats(p, &t);
-  if (t.is_key) {
-    const char *column = first_column(p, &t);
-    t.stat = longword(p);
-    ptx_line(p, "mul.wide.u32 %s, %s, 4", t.stat, column);
-    ptx_line(p, "add.s64 %s, %s, %s", t.stat, t.stat, t.base);
-    ptx_line(p, "add.s64 %s, %s, %d", t.stat, t.stat, t.stats_at);
-  }
+  if (t.is_key) plan_stat_columns(p, &t);
+  copies_have_come(p, &t, t.stage);
+  for (int k = 0; k < t.n_operands && !t.by_groups && !t.is_f32; k++) load_own(p, &t, k);
   all_tiles(p, &t, end);
   store_results(p, &t);
 }
+
+void ptx_attention(struct printer *p) { attention_body(p, false); }
+void ptx_attention_aligned(struct printer *p) { attention_body(p, true); }

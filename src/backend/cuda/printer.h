@@ -329,8 +329,9 @@ void ptx_group_multiply(struct printer *, const struct ptx_group *);
 void ptx_group_end(struct printer *);
 void ptx_group_wait(struct printer *, int n_behind); /* for all but the last n_behind of such ends */
 
-/* gpu_attention.c: the one entry of a kernel that is attention. */
+/* gpu_attention.c: the entries of a kernel that is attention. */
 void ptx_attention(struct printer *);
+void ptx_attention_aligned(struct printer *);
 
 /* copies.c: private outputs. */
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */

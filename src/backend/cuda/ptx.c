@@ -465,8 +465,10 @@ static void print_attention(struct printer *p, struct text *out, struct ptx_plan
   heading(p, out);
   plan->heading_bytes = out->n;
   struct printer main = again(p);
+  plan->aligned_entry = ptx_textf(p, "weft_%s_aligned", p->k->name);
   if (!main.why) entry(&main, out, plan->entry, ptx_attention, false);
-  for (int i = 0; i < PTX_PARTS; i++) plan->end[i] = out->n;
+  for (int i = 0; i < PTX_ALIGNED; i++) plan->end[i] = out->n;
+  part(&main, out, plan, PTX_ALIGNED, plan->aligned_entry, ptx_attention_aligned);
   p->why = main.why;
 }
 

@@ -56,7 +56,7 @@ struct ptx_nest {
 /* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS,
-                PTX_IN_PAIRS, PTX_SHORT, PTX_PARTS };
+                PTX_IN_PAIRS, PTX_SHORT, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -82,7 +82,8 @@ struct ptx_plan {
     int n_batch, batch_axis[3][PTX_BATCH]; /* -1: it does not move along it */
     struct ptx_lin batch[PTX_BATCH];
   } library;
-  const struct kir_attention *attention; /* NULL, or the one entry goes tile by tile along these sizes */
+  const struct kir_attention *attention; /* NULL, or the entries go tile by tile along these sizes; .. */
+  const char *aligned_entry; /* .. this one where operands are aligned */
   int capability;           /* of the device: 90 is 9.0 */
   bool by_groups;           /* halves are multiplied by wgmma, in modules for compute capability 9.0 alone */
   struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
@@ -174,6 +175,7 @@ struct ptx_shape {
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
+  bool is_aligned;          /* .. or of attention whose operands are aligned */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };
@@ -187,6 +189,8 @@ bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_
                struct arena *, struct ptx_shape *); /* false: out of memory */
 /* The shape of a kernel that is attention; false: it is none. */
 bool ptx_attention_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
+/* Turns it into that of aligned_entry, where its operands stand so. */
+bool ptx_attention_aligned_shape(const struct ptx_plan *, const struct bound bufs[], struct ptx_shape *);
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                     struct ptx_shape *);
