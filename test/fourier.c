@@ -1,9 +1,12 @@
 /* fourier.c -- Fourier transforms along the last axis against sums in long double, and bit by bit against their passes in plain C; of
  * views, in derivatives, maps and functions, by any number of threads. */
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/hash.h"
 #include "every_graph.h"
+#include "op/fourier.h"
 #include "values.h"
 
 static weft_array *drawn(weft_dtype t, int rank, const int64_t dims[], uint64_t seed) {
@@ -199,4 +202,43 @@ TEST(turns_are_of_the_length_that_is_asked_for_on_every_thread) {
   for (int i = 0; i < 3; i++) EXPECT_INT(pthread_create(&t[i], NULL, many_lengths, &from[i]), 0);
   for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
   for (int i = 0; i < 3; i++) many_lengths(&from[i]);
+}
+
+/* Of a prime number of elements, whose turns are all in one pass: cosine, and the sine with its sign turned. */
+static double furthest_turn(int n) {
+  double *room = calloc(2 * (size_t)n, sizeof *room), *to = calloc(2 * (size_t)fourier_turns(n), sizeof *to), worst = 0;
+  fourier_write_turns(n, room, true, to);
+  for (int j = 0; j < n; j++) {
+    int quarter = 4 * j / n, rest = 4 * j % n, is_beyond = 2 * rest > n;
+    long double angle = 1.57079632679489661923132169163975144L * (is_beyond ? n - rest : rest) / n;
+    long double c = is_beyond ? sinl(angle) : cosl(angle), s = is_beyond ? cosl(angle) : sinl(angle);
+    long double right[2] = { quarter == 0 ? c : quarter == 1 ? -s : quarter == 2 ? -c : s,
+                             -(quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c) };
+    for (int k = 0; k < 2; k++) {
+      double place = nextafter(fabs((double)right[k]), 2) - fabs((double)right[k]);
+      worst = fmax(worst, (double)fabsl((long double)to[k * fourier_turns(n) + j] - right[k]) / place);
+    }
+  }
+  free(room), free(to);
+  return worst;
+}
+
+TEST(turns_are_exact_to_the_last_place) {
+  if (LDBL_MANT_DIG < 64) return test_skip("long double is no longer than double");
+  int primes[] = { 3, 5, 7, 11, 13, 101, 1009, 4409, 10007 };
+  for (size_t i = 0; i < sizeof primes / sizeof *primes; i++) EXPECT(furthest_turn(primes[i]) < 0.75);
+}
+
+/* What a machine's libm makes of sines has no say in them. */
+TEST(turns_have_the_same_bits_on_every_machine) {
+  int lengths[] = { 3, 7, 8, 12, 60, 97, 128, 1000, 1001, 4096, 10007 };
+  uint64_t all = 0;
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    size_t n = (size_t)lengths[i], count = 2 * (size_t)fourier_turns(lengths[i]);
+    double *room = calloc(2 * n, sizeof *room), *to = calloc(count, sizeof *to);
+    fourier_write_turns(lengths[i], room, true, to);
+    all = hash_mix(all, hash_bytes(to, count * sizeof *to));
+    free(room), free(to);
+  }
+  EXPECT_INT((int64_t)all, -1769368250582603829);
 }

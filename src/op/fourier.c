@@ -1,6 +1,5 @@
 /* fourier.c -- Fourier transforms of rows in memory: their turns, and the passes by vectors (fourier.h). */
 #include "op/fourier.h"
-#include <math.h>
 #include <string.h>
 
 #define IN_VECTORS __attribute__((no_sanitize("address"))) /* local vectors: see codes.c */
@@ -14,13 +13,38 @@ int64_t fourier_turns(int64_t n) {
   return sum;
 }
 
+/* a b - p, exactly, where p is a b rounded (Dekker): the halves of a and b have 26 bits. */
+static double rest_of(double a, double b, double p) {
+  double a_high = 134217729 * a - (134217729 * a - a), a_low = a - a_high;
+  double b_high = 134217729 * b - (134217729 * b - b), b_low = b - b_high;
+  return ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
+}
+
+/* cos and sin of pi/2 k / n, an eighth of a turn at most. The angle is the sum of two doubles and the functions are their series up
+ * to what an eighth of a turn makes of them, so that both are within 0.75 of the last place, and the bits are no matter of libm. */
+static void eighth(double k, double n, double *c, double *s) {
+  const double quarter = 1.57079632679489661923, quarter_low = 6.12323399573676603587e-17;
+  double q = k / n, p = q * n, q_low = ((k - p) - rest_of(q, n, p)) / n;
+  double t = q * quarter, low = rest_of(q, quarter, t) + (q * quarter_low + q_low * quarter);
+  double z = t * t, half = z / 2, w = 1 - half, of_sine = 0, of_cosine = 0;
+  static const double sine[] = { 1 / 355687428096000.0, -1 / 1307674368000.0, 1 / 6227020800.0, -1 / 39916800.0, 1 / 362880.0,
+                                 -1 / 5040.0, 1 / 120.0, -1 / 6.0 };                             /* 1/17!, -1/15! .. */
+  static const double cosine[] = { -1 / 6402373705728000.0, 1 / 20922789888000.0, -1 / 87178291200.0, 1 / 479001600.0,
+                                   -1 / 3628800.0, 1 / 40320.0, -1 / 720.0, 1 / 24.0 };          /* -1/18!, 1/16! .. */
+  for (int i = 0; i < 8; i++) of_sine = of_sine * z + sine[i], of_cosine = of_cosine * z + cosine[i];
+  *s = t + (t * z * of_sine + low * (1 - half));
+  *c = w + (((1 - w) - half) + (z * z * of_cosine - (rest_of(t, t, z) / 2 + t * low)));
+}
+
 /* cos and sin of 2 pi j / n of j < n, exact at quarters of a turn: [n] cosines, [n] sines. Where n has eighths, only those of the
  * first are computed. */
 static void write_roots(int64_t n, double *c, double *s) {
   int64_t all = n % 8 ? n : n / 8 + 1;
   for (int64_t j = 0; j < all; j++) {
     int64_t quarter = 4 * j / n, rest = 4 * j % n;
-    double angle = 1.57079632679489661923 * (double)rest / (double)n, x = cos(angle), y = sin(angle);
+    double x, y;
+    if (2 * rest <= n) eighth((double)rest, (double)n, &x, &y);
+    else eighth((double)(n - rest), (double)n, &y, &x);
     c[j] = quarter == 0 ? x : quarter == 1 ? -y : quarter == 2 ? -x : y;
     s[j] = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? -y : -x;
   }
