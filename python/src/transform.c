@@ -37,6 +37,13 @@ static int sizes_said(PyObject *shape, int rank, int64_t dims[]) {
   return failed ? -1 : 0;
 }
 
+/* Zeros of the sizes of a row of like, which may have no rows. */
+static weft_array *row_like(weft_array *like, int rank) {
+  weft_array *sizes[WEFT_RANK_MAX];
+  for (int k = 1; k < rank; k++) sizes[k - 1] = weft_size(like, k);
+  return weft_sized(weft_dtype_of(like), rank - 1, sizes);
+}
+
 /* input(like, skip, open=0, shape=None): a name of the dtype and the sizes of like without its first axes; of any size where it
  * is open; or of the sizes that the shape says. */
 static PyObject *input(PyObject *module, PyObject *args) {
@@ -52,8 +59,7 @@ static PyObject *input(PyObject *module, PyObject *args) {
   int is_known = 1;
   for (int k = skip; k < rank; k++) is_known &= dims[k] >= 0;
   origin_mark();
-  if (skip && !is_known) /* a row of its sizes */
-    return array_wrap_as(flavour_of_array(like), weft_alias(weft_at(array_handle(like), 0, weft_integer(0))));
+  if (skip && !is_known) return array_wrap_as(flavour_of_array(like), weft_alias(row_like(array_handle(like), rank)));
   return array_wrap_as(flavour_of_array(like), weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
 }
 

@@ -480,3 +480,11 @@ def test_threads_call_what_other_threads_forget():
     for t in threads:
         t.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("f", [weft.sin, weft.sum, weft.grad(lambda x: weft.sum(x * x)), lambda x: weft.reshape(x, (1, -1))])
+def test_a_map_of_any_number_of_rows_may_have_none(f):
+    mapped = weft.compile(weft.vmap(f), shapes="any")
+    for n in (3, 0, 1, 0):
+        x = weft.array(np.arange(4.0 * n, dtype=np.float32).reshape(n, 4))
+        assert bits(mapped(x)) == bits(weft.vmap(f)(x)) and mapped(x).shape == weft.vmap(f)(x).shape
