@@ -4,6 +4,7 @@
 #include <string.h>
 #include "run/plan.h"
 #include "values.h"
+#include "ways.h"
 
 static weft_array *counted(int rank, const int64_t dims[]) {
   int64_t n = 1;
@@ -174,6 +175,58 @@ TEST(windows_written_to_combine_where_they_overlap) {
 }
 
 /* ---- Arranged anew ---- */
+
+/* ---- large arrays in the middle of others ---- */
+
+static weft_array *surrounded(int form, weft_dtype t) {
+  weft_array *x = weft_reshape(weft_cast(weft_remainder(weft_arange(WEFT_I32, 0, 40 * 30 * 36, 1), weft_integer(101)), t), WEFT_DIMS(40, 30, 36));
+  EXPECT_OK(weft_eval(1, &x));
+  weft_array *turned = weft_moveaxis(x, 0, -1), *n = weft_integer(7);
+  switch (form) {
+    case 0: return weft_pad(turned, 0, 1, 1, n);
+    case 1: return weft_pad(weft_pad(turned, 1, 2, 0, n), 2, 0, 3, n);
+    case 2: return weft_pad(weft_pad(weft_pad(x, 0, 1, 1, n), 0, 1, 2, weft_integer(3)), 1, 5, 5, n);
+    case 3: return weft_pad(weft_add(turned, weft_cast(n, t)), 2, 1, 1, n);
+    case 4: return weft_add(weft_pad(weft_mul(x, x), 1, 1, 0, n), weft_cast(n, t));
+    case 5: return weft_pad(weft_flatten(x, 0, 2), 0, 1, 0, n);
+    case 6: return weft_pad(weft_flip(weft_flatten(turned, 0, 2), 0), 0, 0, 1, n);
+    case 7: return weft_concat(1, 2, (weft_array *[]){ weft_pad(turned, 2, 1, 1, n), weft_pad(weft_neg(turned), 2, 1, 1, n) });
+    case 8: return weft_pad(weft_pad(turned, 0, 0, 0, n), 1, 0, 0, n);
+    case 9: return weft_pad(x, 1, 1, 1, weft_at(weft_flatten(x, 0, 2), 0, weft_integer(5))); /* no number yet */
+    case 10: {
+      weft_array *y = weft_add(x, weft_cast(n, t)), *wide = weft_pad(y, 2, 1, 1, n); /* y is wanted as it is, too */
+      return weft_add(weft_sum(wide, 2), weft_sum(y, 2));
+    }
+    default: return weft_matmul(weft_pad(weft_slice(weft_flatten(x, 0, 1), 1, 1, 35, 1), 1, 1, 1, n), weft_moveaxis(weft_flatten(x, 0, 1), 0, 1));
+  }
+}
+
+TEST(large_arrays_are_surrounded_in_parts_with_the_bits_of_one_op_at_a_time) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I8, WEFT_U16, WEFT_I64 };
+  enum { FORMS = 12 };
+  int64_t threads = weft_get(WEFT_THREADS);
+  bool is_in_parts = false;
+  test_watchdog(120);
+  for (int i = 0; i < FORMS * 6; i++) {
+    size_t n, m;
+    weft_scope *s = weft_scope_open();
+    way_take(&(struct way){ "", "vm", false, 1 });
+    double *want = all_f64(surrounded(i % FORMS, types[i / FORMS]), &n);
+    for (int k = 0; k < FUSED_WAYS; k++) {
+      way_take(&fused_ways[k]);
+      weft_array *y = surrounded(i % FORMS, types[i / FORMS]);
+      is_in_parts |= strstr(weft_show(1, &y, "plan"), "fill") != NULL;
+      double *got = all_f64(y, &m);
+      if (n != m || !are_same(got, want, n))
+        test_fail(__FILE__, __LINE__, "form %d of %s on %s", i % FORMS, weft_dtype_name(types[i / FORMS]), fused_ways[k].name);
+      free(got);
+    }
+    free(want);
+    weft_scope_discard(s);
+  }
+  EXPECT(is_in_parts);
+  way_take(&(struct way){ "", NULL, true, (int)threads });
+}
 
 TEST(stacks_and_splits_undo_each_other) {
   weft_scope *s = weft_scope_open();

@@ -336,6 +336,21 @@ TEST(one_channel_a_group_is_added_in_the_order_of_its_kernel_by_planes_and_by_ch
 
 /* ---- windows that a product reads where they are ---- */
 
+/* Images of 28 columns or more go place by place: several products, which are added as one. */
+static struct problem many_places_of(uint64_t seed) {
+  state = seed * 2654435761u + 2424;
+  struct problem p = { .axes = below(4) ? 2 : 3, .n = 1 + below(3), .groups = 1, .is_flipped = (int)below(2) };
+  p.channels = 20 + below(seed % 4 ? 40 : 200), p.out = 16 + below(seed % 3 ? 20 : 90);
+  for (int k = 0; k < BETWEEN; k++) {
+    bool is_there = k >= BETWEEN - p.axes, is_last = k == BETWEEN - 1;
+    p.stride[k] = is_there && below(4) == 0 ? 2 : 1, p.dilation[k] = is_there && !is_last && below(4) == 0 ? 2 : 1, p.spread[k] = 1;
+    p.kernel[k] = is_there ? 1 + below(4) : 1, p.size[k] = !is_there ? 1 : is_last ? (28 + below(10)) * p.stride[k] + 4 : 4 + below(5);
+    p.before[k] = is_there ? below(4) - 1 : 0, p.after[k] = is_there ? below(4) - 1 : 0;
+    while (p.size[k] + p.before[k] + p.after[k] < (p.kernel[k] - 1) * p.dilation[k] + 1) p.size[k]++;
+  }
+  return p;
+}
+
 static struct problem few_places_of(uint64_t seed) {
   state = seed * 2654435761u + 4242;
   struct problem p = { .axes = below(4) ? 2 : 1, .n = 1 + below(3), .groups = 1, .is_flipped = (int)below(2) };
@@ -361,9 +376,8 @@ static weft_array *rough_of(weft_dtype t, int rank, const int64_t dims[]) {
 }
 
 /* Channels last, or in front and shown so, of x and of w; some are gone on with. */
-static double *few_places(uint64_t seed, size_t *n, bool *are_windows) {
+static double *places(struct problem p, uint64_t seed, const char *way, size_t *n, int *n_so) {
   weft_scope *s = weft_scope_open();
-  struct problem p = few_places_of(seed);
   weft_dtype t = seed % 5 ? WEFT_F32 : WEFT_F64;
   int64_t xd[BETWEEN + 2], wd[BETWEEN + 2];
   int rank = p.axes + 2;
@@ -374,34 +388,38 @@ static double *few_places(uint64_t seed, size_t *n, bool *are_windows) {
   x = seed & 1 ? weft_moveaxis(given[0], 1, -1) : given[0], w = seed & 2 ? weft_moveaxis(given[1], 1, -1) : given[1];
   weft_array *y = conv_of(&p, x, w);
   if (seed % 4 == 3) y = weft_maximum(weft_add(y, weft_scalar(0.25)), weft_integer(0));
-  *are_windows = strstr(weft_show(1, &y, "plan"), "windows of") != NULL;
+  if (seed % 8 == 5) y = weft_softmax(y, -1);
+  *n_so += strstr(weft_show(1, &y, "plan"), way) != NULL;
   double *v = all_f64(y, n);
   weft_scope_discard(s);
   return v;
 }
 
-/* Zeros around the array are not multiplied one by one; inf and nan among the weights show that they are multiplied. */
-TEST(windows_of_few_places_are_read_where_they_are_with_the_bits_of_one_op_at_a_time) {
+static void check_places(struct problem (*of)(uint64_t), int n_seeds, const char *way, int least) {
   int64_t threads = weft_get(WEFT_THREADS);
-  int n_windows = 0;
+  int n_so = 0, none = 0;
   test_watchdog(240);
-  for (uint64_t seed = 0; seed < 60; seed++) {
+  for (uint64_t seed = 0; seed < (uint64_t)n_seeds; seed++) {
     size_t n, m;
-    bool are_windows;
     way_take(&(struct way){ "", "vm", false, 1 });
-    double *want = few_places(seed, &n, &are_windows);
-    for (int k = 0; k < FUSED_WAYS; k++) {
-      way_take(&fused_ways[k]);
-      double *got = few_places(seed, &m, &are_windows);
-      n_windows += are_windows;
-      if (n != m || !are_same(got, want, n)) test_fail(__FILE__, __LINE__, "problem %llu on %s", (unsigned long long)seed, fused_ways[k].name);
+    double *want = places(of(seed), seed, way, &n, &none);
+    for (int k = 0; k <= FUSED_WAYS; k++) {
+      way_take(k < FUSED_WAYS ? &fused_ways[k] : &(struct way){ "16 threads", NULL, true, 16 });
+      double *got = places(of(seed), seed, way, &m, &n_so);
+      if (n != m || !are_same(got, want, n))
+        test_fail(__FILE__, __LINE__, "problem %llu on %s", (unsigned long long)seed, k < FUSED_WAYS ? fused_ways[k].name : "16 threads");
       free(got);
     }
     free(want);
   }
-  if (n_windows < 60) test_fail(__FILE__, __LINE__, "only %d were windows", n_windows);
+  if (n_so < least) test_fail(__FILE__, __LINE__, "only %d went by %s", n_so, way);
+  EXPECT_INT(none, 0);
   way_take(&(struct way){ "", NULL, true, (int)threads });
 }
+
+/* Zeros around the array are not multiplied one by one; inf and nan among the weights show that they are multiplied. */
+TEST(windows_of_few_places_are_read_where_they_are_with_the_bits_of_one_op_at_a_time) { check_places(few_places_of, 60, "windows of", 60); }
+TEST(products_of_many_places_are_added_as_one_with_the_bits_of_one_op_at_a_time) { check_places(many_places_of, 60, ", and a=", 60); }
 
 /* What else is done with the array is done to what it was. */
 TEST(windows_of_an_array_that_is_updated_are_multiplied_first) {

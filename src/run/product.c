@@ -44,7 +44,8 @@ static void find_made(struct matrix *x, const struct maker *m) {
 }
 
 void product_of(struct product *p, const struct contraction *c) {
-  *p = (struct product){ .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
+  *p = (struct product){ .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k * (1 + c->n_more) };
+  p->block = c->n_more ? c->k : KIR_PRODUCT_BLOCK;
   p->size = kir_width(p->reg);
   find_matrix(&p->a, c, &c->a, c->a_dtype);
   find_matrix(&p->b, c, &c->b, c->b_dtype);
@@ -60,8 +61,19 @@ static void place(struct matrix *x, const struct binding *b, uint8_t *const base
   if (b->store >= 0) x->at = base[b->store] + b->offset * kir_width(x->dtype);
 }
 
+struct matrix product_operand(const struct product *p, bool is_left, int64_t k) {
+  const struct contraction *c = p->c;
+  if (!c->n_more || k < p->block) return is_left ? p->a : p->b;
+  const struct operand_pair *at = &c->more[k / p->block - 1];
+  struct matrix x = { 0 };
+  find_matrix(&x, c, is_left ? &at->a : &at->b, is_left ? c->a_dtype : c->b_dtype);
+  place(&x, is_left ? &at->a : &at->b, p->base);
+  return x;
+}
+
 static void product_place(struct product *p, uint8_t *const base[]) {
   const struct contraction *c = p->c;
+  p->base = base;
   place(&p->a, c->is_turned ? &c->b : &c->a, base);
   place(&p->b, c->is_turned ? &c->a : &c->b, base);
   place(&p->y, &c->y, base);
@@ -97,8 +109,8 @@ void product_at(struct product *p, const struct plan *plan, int i, struct run *r
 /* ---- how ---- */
 
 static const struct strategy *strategy_of(const struct product *p) {
-  static const struct strategy *const strategies[] = { &strategy_windows, &strategy_dots, &strategy_tiles, &strategy_small,
-                                                     &strategy_flat, &strategy_panels };
+  static const struct strategy *const strategies[] = { &strategy_windows, &strategy_pairs, &strategy_dots, &strategy_tiles,
+                                                     &strategy_small, &strategy_flat, &strategy_panels };
   int i = 0, form = p->run ? RIGHT_IN_RUNS : p->first ? RIGHT_IN_TWO : RIGHT_IN_ONE;
   while (!(strategies[i]->reads & form) || !strategies[i]->applies(p)) i++; /* of those that read it the last always does */
   return strategies[i];
@@ -186,7 +198,7 @@ struct constant { struct buffer *buf; int64_t offset; }; /* NULL: it is none, or
 /* The right operand, as it is multiplied. */
 static struct constant constant_of(const struct plan *plan, const struct contraction *c, const struct run *r) {
   const struct binding *b = c->is_turned ? &c->a : &c->b;
-  int leaf = b->store < 0 || c->is_fed || c->feeds ? -1 : plan->schedule->store[b->store].leaf;
+  int leaf = b->store < 0 || c->is_fed || c->feeds || c->n_more ? -1 : plan->schedule->store[b->store].leaf;
   if (leaf < 0 || !r->leaf[leaf].is_constant || c->maker[!c->is_turned] || c->b_first) return (struct constant){ 0 };
   for (int i = 0; i < c->n_batch; i++) if (b->stride[i]) return (struct constant){ 0 };
   int64_t n = c->is_turned ? c->m : c->n, most = KEPT_MOST / kir_width(kir_register_of(c->a_dtype));
@@ -269,6 +281,8 @@ void product_stores(struct schedule *s, struct step *p, store_visitor *v, void *
   see_store(&c->a.store, STORE_READ, v, of);
   see_store(&c->b.store, STORE_READ, v, of);
   see_store(&c->rest.store, STORE_READ, v, of);
+  for (int i = 0; i < 2 * c->n_more; i++)
+    see_store(i % 2 ? &c->more[i / 2].b.store : &c->more[i / 2].a.store, STORE_READ, v, of);
   see_store(&c->y.store, STORE_WRITTEN, v, of);
   for (int k = 0; k < 2; k++) if (c->maker[k]) kernel_stores(s, &s->step[c->maker[k]->step], v, of);
   if (c->is_fed) product_stores(s, p - 1, v, of); /* they run together */
@@ -280,6 +294,10 @@ bool product_may_overwrite(const struct step *p, int from, int to) {
   if (c->is_fed || c->feeds || c->maker[0] || c->maker[1]) return false;
   bool is_left = c->a.store == from || c->a.store == to, is_right = c->b.store == from || c->b.store == to;
   bool is_rest = c->b_first && (c->rest.store == from || c->rest.store == to);
+  for (int i = 0; i < c->n_more; i++) {
+    const struct operand_pair *x = &c->more[i];
+    is_left |= x->a.store == from || x->a.store == to, is_right |= x->b.store == from || x->b.store == to;
+  }
   return !is_left && !is_right && !is_rest && p->kernel && kernel_may_overwrite(p, from, to);
 }
 
@@ -305,6 +323,10 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   if (c->b_first) {
     text_addf(t, ", from %s %lld on ", c->b_splits_rows ? "row" : "column", (long long)c->b_first);
     store_show(s, c->rest.store, t);
+  }
+  for (int i = 0; i < c->n_more; i++) {
+    text_add(t, ", and a="), store_show(s, c->more[i].a.store, t);
+    text_add(t, ", b="), store_show(s, c->more[i].b.store, t);
   }
   if (c->y.store >= 0) text_add(t, ", y="), store_show(s, c->y.store, t);
   text_add(t, ")");

@@ -5,6 +5,7 @@
  *
  *   product_dots.c     one row, and the matrix as it lies: no patches
  *   product_windows.c  a left operand that is windows of an array, as convolutions have it
+ *   product_pairs.c    several products that are added
  *   product_small.c    operands that the caches hold: read where they are
  *   product_flat.c     few rows: the matrix is used hardly more than once, and read in long runs
  *   product_panels.c   the rest: both operands are copied to panels
@@ -87,7 +88,7 @@ struct strategy {
   void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
   void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */
 };
-extern const struct strategy strategy_windows, strategy_dots, strategy_tiles, strategy_small, strategy_flat,
+extern const struct strategy strategy_windows, strategy_pairs, strategy_dots, strategy_tiles, strategy_small, strategy_flat,
   strategy_panels; /* in this order */
 
 /* If it is turned, the rows here are the columns there: y' = b' a'. */
@@ -98,6 +99,8 @@ struct product {
   weft_dtype reg;               /* dtype of sums, and of what is packed */
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
+  int64_t block;                /* terms of one; of products that are added those of each, and k those of all */
+  uint8_t *const *base;         /* of stores: where the operands of the others are */
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
   const struct windows *windows; /* of a: where its rows and terms are, instead of strides; NULL: it has these */
   struct matrix rest;           /* where rows or columns of b from `first` on stand, see b_first in schedule/step.h; then it goes by
@@ -185,9 +188,12 @@ static inline const uint8_t *operand_corner(const struct worker *w, const struct
 }
 
 /* The left operand from a row of the cell and k on. */
-static inline const uint8_t *left_corner(const struct worker *w, int64_t row, int64_t k) {
-  return w->left ? w->left + (row - w->cell.row) * w->p->a.row + k * w->p->a.column : operand_corner(w, &w->p->a, row, k);
+static inline const uint8_t *left_corner(const struct worker *w, const struct matrix *a, int64_t row, int64_t k) {
+  return w->left ? w->left + (row - w->cell.row) * a->row + k * a->column : operand_corner(w, a, row, k);
 }
+
+/* Of products that are added: where term k of all is in its own. */
+static inline int64_t term_of(const struct product *p, int64_t k) { return p->c->n_more ? k % p->block : k; }
 
 /* Columns of the strip that begins at column j of the cell. */
 static inline int64_t strip_columns(const struct worker *w, int64_t j) { return least(w->p->cut.width, w->cell.columns - j); }
@@ -260,6 +266,7 @@ int fed_cell(struct worker *);                      /* the worker's cell and wha
 /* product.c; the kinds step_product and step_library_product (product_library.c) share it */
 struct product_kernels { struct piece_kernel next, made[2]; };
 void product_of(struct product *, const struct contraction *); /* but for memory */
+struct matrix product_operand(const struct product *, bool is_left, int64_t k); /* of the product that term k is of */
 void product_at(struct product *, const struct plan *, int step, struct run *, uint8_t *const base[], struct product_kernels *);
 bool product_is_empty(const struct contraction *);
 void product_stores(struct schedule *, struct step *, store_visitor *, void *of);

@@ -70,7 +70,10 @@ int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes
 }
 
 bool product_has_one_right(const struct product *p) {
-  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
+  for (int i = 0; i < p->c->n_batch; i++) {
+    if (p->b.batch[i]) return false;
+    for (int j = 0; j < p->c->n_more; j++) if (p->c->more[j].b.stride[i]) return false;
+  }
   return true;
 }
 
@@ -140,7 +143,7 @@ static void cut_for_threads(struct product *p) {
 static int64_t lines_of(const struct product *p, const struct matrix *x, int64_t rows, int64_t columns) {
   int64_t size = kir_width(x->dtype), by_rows = x->column == size && x->row == columns * size,
           by_columns = x->row == size && x->column == rows * size;
-  if (p->c->n_batch != 1 || p->cut.n_cells != p->c->batch[0] || !x->batch[0] || x->maker) return 0;
+  if (p->c->n_batch != 1 || p->c->n_more || p->cut.n_cells != p->c->batch[0] || !x->batch[0] || x->maker) return 0;
   return by_rows || by_columns ? divide_up(rows * columns * size, CACHE_LINE) : 0;
 }
 

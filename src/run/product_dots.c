@@ -62,7 +62,7 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   struct dots d = { .k = n, .first = n, .adds = k > 0, .is_far = is_far(p) };
   int64_t column = w->cell.column, columns = w->cell.columns, of_b = columns;
-  d.a = p->packs.a ? w->a : left_corner(w, 0, k);
+  d.a = p->packs.a ? w->a : left_corner(w, &p->a, 0, k);
   d.a_k = p->packs.a ? p->size : p->a.column;
   if (p->first && p->c->b_splits_rows) {
     d.first = p->first > k ? p->first - k : 0, d.rest_k = p->rest.row;

@@ -148,9 +148,9 @@ static struct operand_block made(struct worker *w, const struct matrix *x, int64
 
 /* A block of the right operand, where it stands or as its maker makes it. */
 struct operand_block right_block(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
-  const struct matrix *b = &w->p->b;
-  if (b->maker) return made(w, b, row, column, rows, columns);
-  return (struct operand_block){ operand_corner(w, b, row, column), b->row, b->column };
+  struct matrix b = product_operand(w->p, false, row);
+  if (b.maker) return made(w, &w->p->b, row, column, rows, columns);
+  return (struct operand_block){ operand_corner(w, &b, term_of(w->p, row), column), b.row, b.column };
 }
 
 static void pack(const struct product *p, const struct panel *x, bool is_left) {
@@ -208,15 +208,26 @@ static void pack_runs(struct worker *w, int64_t j) {
   }
 }
 
+/* n rows of b from `from` on, of some columns of the cell: some rows of all of them, so that memory is read in runs. Of products
+ * that are added the rows of each by themselves. */
+static void pack_rows(struct worker *w, int64_t from, int64_t n, int64_t column, int64_t columns) {
+  const struct product *p = w->p;
+  int64_t run = piece_rows(p, n), rows;
+  for (int64_t i = 0; i < n; i += rows) {
+    rows = least(run, n - i);
+    if (p->c->n_more) rows = least(rows, p->block - (from + i) % p->block);
+    pack_block(w, from, i, rows, column, columns);
+  }
+}
+
 /* n rows of b from `from` on, of the strips of the cell from column `first` on. */
 void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
   const struct product *p = w->p;
-  int64_t run = piece_rows(p, n), all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
+  int64_t all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
           wide = product_lies_along_k(p) ? p->cut.width : all;
   for (int64_t j = first; j < w->cell.columns; j += wide) {
     if (p->run) pack_runs(w, j); /* it lies along k: this is one strip */
-    for (int64_t i = 0; !p->run && i < n; i += run) /* some rows of all strips: memory is read in runs */
-      pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
+    else pack_rows(w, from, n, j, least(wide, w->cell.columns - j));
   }
   if (product_has_starts(p)) begin_fours(w, first, n);
 }
@@ -245,7 +256,7 @@ static int64_t panel_height(const struct product *p, int64_t part) { return p->u
 static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k, int64_t all, int64_t i, int64_t n) {
   const struct product *p = w->p;
   int64_t row = first_row(p, part), rows = first_row(p, part + parts) - row;
-  struct operand_block a = { left_corner(w, row, k + i), p->a.row, p->a.column };
+  struct operand_block a = { left_corner(w, &p->a, row, k + i), p->a.row, p->a.column };
   if (p->a.maker) a = made(w, &p->a, row, k + i, rows, n);
   for (int64_t j = part; j < part + parts; j++)
     pack(p, &(struct panel){ a.at + (first_row(p, j) - row) * a.row,

@@ -99,11 +99,12 @@ static void multiply_strip(const struct worker *w, int64_t j, struct upper_left 
 
 void product_by_patches(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  bool begins = k % KIR_PRODUCT_BLOCK == 0, ends = (k + n) % KIR_PRODUCT_BLOCK == 0 || k + n == w->k;
+  bool begins = k % p->block == 0, ends = (k + n) % p->block == 0 || k + n == w->k;
   bool fetches = p->fetch.read ? k + n == w->k : w->batch + 1 < w->end && p->fetch.a_lines + p->fetch.b_lines;
-  struct patch t = { .a_row = p->packs.a ? p->size : p->a.row, .a_k = p->a.column, .k = panel_rows(p, n),
-                     .adds = ends && k >= KIR_PRODUCT_BLOCK };
-  struct upper_left u = { .a = p->packs.a ? w->a : left_corner(w, w->cell.row, k), .a_row = p->packs.a ? t.k * p->size : p->a.row };
+  struct matrix a = product_operand(p, true, k);
+  struct patch t = { .a_row = p->packs.a ? p->size : a.row, .a_k = a.column, .k = panel_rows(p, n), .adds = ends && k >= p->block };
+  struct upper_left u = { .a = p->packs.a ? w->a : left_corner(w, &a, w->cell.row, term_of(p, k)),
+                          .a_row = p->packs.a ? t.k * p->size : a.row };
   struct operand_block b = { 0 };
   place_sums(w, begins, ends, &u, &t);
   if (!p->packs.b) b = right_block(w, k, w->cell.column, n, w->cell.columns);

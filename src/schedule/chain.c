@@ -58,14 +58,14 @@ static bool may_feed(struct work *w, const struct node *x, const struct node *pr
   if (g < 0 || !w->group[g].product || w->group[g].fed_by >= 0 || w->group[g].n_items < 2) return false;
   const struct node *first = w->group[g].product;
   int64_t bytes = node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
-  return (bytes >= LEAST_BYTES || is_one_row(x)) && has_shape_of(x, first) && has_rows_of(product, x) &&
+  return first->n_in == 2 && (bytes >= LEAST_BYTES || is_one_row(x)) && has_shape_of(x, first) && has_rows_of(product, x) &&
          group_gives_only(w, &w->group[g], x) && contract_takes_rows(first) && contract_takes_rows(product);
 }
 
 void chains_find(struct work *w) {
   for (int g = 0; g < w->n_groups && w->fuse; g++) {
     const struct node *n = w->group[g].is_dead || w->group[g].feeds ? NULL : w->group[g].product;
-    const struct node *x = n ? only_use(n->in[0]) : NULL;
+    const struct node *x = n && n->n_in == 2 ? only_use(n->in[0]) : NULL;
     if (!x || !may_feed(w, x, n)) continue;
     w->group[g].fed_by = w->item[x->slot].group;
     w->group[w->group[g].fed_by].feeds = true;

@@ -79,8 +79,8 @@ void contract_account(struct work *w, const struct contraction *c) {
   double batch = 1, a = c->maker[0] ? 0 : (double)weft_dtype_bytes(c->a_dtype);
   double b = c->maker[1] ? 0 : (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
-  double products = batch * (double)c->m * (double)c->n * (double)c->k;
-  step_add_cost(w, batch * (double)c->k * (a * (double)c->m + b * (double)c->n), 2 * products, AT_A_TIME);
+  double k = (double)c->k * (1 + c->n_more), products = batch * (double)c->m * (double)c->n * k;
+  step_add_cost(w, batch * k * (a * (double)c->m + b * (double)c->n), 2 * products, AT_A_TIME);
 }
 
 static void name_axes(const struct node *n, struct contraction *c) {
@@ -103,6 +103,18 @@ static bool find_operand(struct work *w, const struct group *g, int k, struct bi
   return true;
 }
 
+/* The products that are added to the first. */
+static bool find_more(struct work *w, const struct node *n, struct contraction *c) {
+  c->n_more = n->n_in / 2 - 1;
+  if (c->n_more && !(c->more = work_take(w, sizeof *c->more * (size_t)c->n_more))) return false;
+  for (int i = 2; i < n->n_in; i++) {
+    struct place p;
+    if (!place_needed(w, n->in[i], &p)) return false;
+    *(i % 2 ? &c->more[i / 2 - 1].b : &c->more[i / 2 - 1].a) = binding_of(n->in[i], &p);
+  }
+  return true;
+}
+
 struct contraction *contraction_of(struct work *w, const struct group *g) {
   struct contraction *c = work_take(w, sizeof *c);
   const struct node *n = g->product;
@@ -111,7 +123,8 @@ struct contraction *contraction_of(struct work *w, const struct group *g) {
   c->a_dtype = (weft_dtype)n->in[0]->dtype, c->b_dtype = (weft_dtype)n->in[1]->dtype;
   c->is_turned = contract_is_turned(n);
   name_axes(n, c);
-  if (!find_operand(w, g, 0, &c->a, &c->maker[0]) || !find_operand(w, g, 1, &c->b, &c->maker[1])) return NULL;
+  if (!find_operand(w, g, 0, &c->a, &c->maker[0]) || !find_operand(w, g, 1, &c->b, &c->maker[1]) || !find_more(w, n, c))
+    return NULL;
   c->windows = g->windows;
   c->is_fed = g->fed_by >= 0, c->b_run = g->run, c->b_first = g->first, c->b_splits_rows = g->splits_rows;
   c->rest = g->first ? g->rest : (struct binding){ .store = -1 };
@@ -151,7 +164,8 @@ static struct blas_product as_blas(const struct contraction *c) {
 }
 
 static bool is_for_library(const struct contraction *c) {
-  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->windows || c->b_run || c->b_first) return false;
+  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || c->windows || c->n_more || c->b_run || c->b_first)
+    return false;
   if ((double)c->m * (double)c->n * (double)c->k < LEAST_FOR_LIBRARY) return false;
   struct blas_product p = as_blas(c);
   int64_t c_column = c->y.stride[c->n_batch + !c->is_turned];

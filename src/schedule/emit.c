@@ -186,8 +186,9 @@ static bool collect(struct emit *e) {
   }
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
-    if (p->node->n_in > MOST_OPERANDS) return reject(e, p->node, "more than 8 index arrays");
-    if (p->node == e->g->product) read_cell(e, p);
+    bool is_product = p->node == e->g->product;
+    if (p->node->n_in > MOST_OPERANDS && !is_product) return reject(e, p->node, "more than 8 index arrays");
+    if (is_product) read_cell(e, p);
     else for (int k = 0; k < p->n_in; k++) if (!find_operand(e, p, k)) return false;
   }
   return true;

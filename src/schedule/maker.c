@@ -89,7 +89,7 @@ static void mark(struct work *w, const struct node *operand, int for_operand) {
 void makers_mark(struct work *w) {
   for (int i = w->list->n; i--;) { /* users before what they use */
     const struct node *n = w->list->node[i];
-    bool is_product = n->op->kind == OP_CONTRACT && contract_is_by_patches(w, n) && !needs_whole(w, n);
+    bool is_product = n->op->kind == OP_CONTRACT && contract_is_by_patches(w, n) && !needs_whole(w, n) && n->n_in == 2;
     for (int k = 0; k < n->n_in; k++) {
       if (is_product) mark(w, n->in[k], 2 * i + k);
       else if (w->item[i].for_operand >= 0 && !needs_memory(n, k)) mark(w, n->in[k], w->item[i].for_operand);
@@ -313,7 +313,7 @@ static bool find_joined(struct work *w, struct group *g) {
 bool makers_find(struct work *w) {
   for (int i = 0; i < w->n_groups && w->fuse; i++) {
     struct group *g = &w->group[i];
-    if (g->is_dead || !g->product) continue;
+    if (g->is_dead || !g->product || g->product->n_in > 2) continue; /* those that are added read what stands in memory */
     for (int k = 0; g->fed_by < 0 && k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
       if (!find_maker(w, g, k)) return false;
     if (g->fed_by < 0) find_runs(w, g);

@@ -496,6 +496,8 @@ static bool join_rows(struct work *w) {
   if (!order(w)) return false; /* without what loops have taken in */
   count_uses(w);
   if (!rows_join(w) || !order(w)) return false;
+  count_uses(w);
+  if (!products_add(w) || !order(w)) return false;
   return count_uses(w), true;
 }
 

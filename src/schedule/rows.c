@@ -68,8 +68,7 @@ static bool is_transposed(const struct node *v) { /* the last two axes and no ot
   return t != NULL;
 }
 
-/* The matrix that a right operand repeats for all batches, still to be transposed if *is_turned; NULL: it is not so. */
-static struct node *matrix_below(struct node *b, bool *is_turned) {
+struct node *matrix_of_all(struct node *b, bool *is_turned) {
   if ((*is_turned = is_transposed(b))) b = b->in[0];
   struct node *x = b->in[0];
   if (b->op != &op_broadcast || x->rank < 2 || rows_of(x) != x->dims[x->rank - 2]) return NULL;
@@ -87,7 +86,7 @@ static struct node *right_of(struct joining *j, struct node *x, bool is_turned) 
 
 static struct node *product_flat(struct joining *j, struct node *x) {
   bool is_turned;
-  struct node *b = x->rank > 2 ? matrix_below(x->in[1], &is_turned) : NULL;
+  struct node *b = x->rank > 2 ? matrix_of_all(x->in[1], &is_turned) : NULL;
   if (!b || rows_of(x) == x->dims[x->rank - 2] || !rows_of(x)) return NULL;
   if (!contract_is_by_patches(j->w, x) || !joins(j, x->in[0], DEPTH)) return NULL;
   struct node *in[2] = { flat_of(j, x->in[0]), right_of(j, b, is_turned) };

@@ -140,6 +140,14 @@ static void stand_in_put(struct work *w, const struct node *n) {
   v->into = n->slot;
 }
 
+/* What is surrounded by a number is stored within it. */
+static void stand_in_pad(struct work *w, const struct node *n) {
+  struct item *x = &w->item[n->in[0]->slot];
+  if (!pad_is_in_parts(w, n) || !may_stand_in(w, n->in[0])) return;
+  pad_inside(n, &w->item[n->slot].place, &x->place);
+  x->into = n->slot;
+}
+
 static bool place_all(struct work *w) {
   for (int i = w->list->n - 1; i >= 0; i--) {
     struct item *x = &w->item[i];
@@ -153,6 +161,7 @@ static bool place_all(struct work *w) {
     if (x->node->op == &op_concat) stand_in_concat(w, x->node);
     if (x->node->op == &op_pair) stand_in_pair(w, x->node);
     if (x->node->op == &op_put) stand_in_put(w, x->node);
+    if (x->node->op == &op_pad) stand_in_pad(w, x->node);
   }
   for (int t = 0; t < w->n_targets; t++) {
     struct item *x = &w->item[edge_of(w->target[t]).base->slot];
@@ -227,7 +236,8 @@ static bool emit_group(struct work *w, struct group *g) {
   if (!before_group(w, g) || (g->fed_by >= 0 && !emit_group(w, &w->group[g->fed_by]))) return false;
   for (int k = 0; k < 2; k++)
     if (g->made_by[k] >= 0 && !step_group(w, &w->group[g->made_by[k]])) return false;
-  return step_group(w, g);
+  const struct node *only = g->n_items == 1 ? w->list->node[g->item[0]] : NULL;
+  return only && pad_is_in_parts(w, only) ? step_pad(w, only) : step_group(w, g);
 }
 
 struct unit { int level, group; struct node *node; int next; };

@@ -114,7 +114,12 @@ bool sums_join_products(struct work *);      /* false: out of memory */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
 
 /* rows.c */
+struct node *matrix_of_all(struct node *b, bool *is_turned); /* that a right operand repeats for all batches, still to be transposed
+                                    if *is_turned; NULL: it is not so */
 bool rows_join(struct work *); /* leading axes that only the left operand of a product has become rows. false: out of memory */
+
+/* added.c */
+bool products_add(struct work *); /* sums of products with short sums are one product each. false: out of memory */
 
 /* place.c: memory of values */
 int store_new(struct work *, int64_t bytes);
@@ -193,6 +198,11 @@ bool step_loop(struct work *, struct node *);
 bool step_of_library(struct work *, struct node *); /* library_plan.c */
 bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
+
+/* surround.c */
+bool pad_is_in_parts(const struct work *, const struct node *); /* it is not a kernel of the whole */
+void pad_inside(const struct node *pad, const struct place *whole, struct place *inside); /* where what it surrounds stands */
+bool step_pad(struct work *, const struct node *); /* of one that is in parts */
 
 /* check.c: in the hard build */
 void schedule_check(const struct work *);
