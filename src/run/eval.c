@@ -100,11 +100,49 @@ static struct failure *met_again(struct patience *p, const struct node *which) {
   return fail(WEFT_ERR_INTERNAL, which->origin, "weft_eval: a loop has run, and nothing tells the size that waits for it");
 }
 
+/* Nothing is in the way: the plan is found and the targets are claimed. *again: while a plan was made somebody computed or claimed
+ * one of them. Ends the list, and unlocks. */
+static struct failure *plan_and_claim(struct eval *e, struct node_list *l, bool *again) {
+  bool ok = (!e->is_asked || held_forget(l, e->n, e->target, e->forgets, e->has_names)) &&
+            (e->only_targets || eval_add_held(e, l, false)) && eval_take_leaves(e, l);
+  struct failure *f = ok ? eval_find_plan(e, l, RULE_EXACT) : eval_no_memory();
+  *again = !f && !eval_claim(e);
+  if (!f && !*again && eval_may_donate(e)) eval_donate(e);
+  node_list_free(l);
+  graph_unlock();
+  if (*again) eval_drop_plan(e);
+  return f;
+}
+
+/* Runs what must run first, with the lock given up. Others may drop what leads to it, and give it a value and drop what it is made
+ * of, from then on: what is needed is held. f: that of the obstacle itself. Ends the list, and unlocks. */
+static struct failure *run_first(struct eval *e, struct node_list *l, enum obstacle what, struct node *which, struct failure *f) {
+  struct node **item = NULL;
+  const struct node *many = obstacle_many(what, which);
+  int n_items = many ? items_of(l, many, &item) : 0;
+  struct results r;
+  dim length = what == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
+  which = what >= CALLS ? node_retain(which) : NULL;
+  struct node *operand = what == MOVES || what == UNSIZED ? node_retain(which->in[0]) : NULL;
+  bool has_room = n_items >= 0 && (what != CALLS || take_results(&r, e, which, n_items, item));
+  node_list_free(l);
+  graph_unlock();
+  if (!has_room) f = eval_no_memory();
+  else if (what == MOVES) f = eval_move(which, operand);
+  else if (what == CALLS) f = eval_call(which, &r, 0, NULL), results_end(&r);
+  else if (what == UNSIZED) f = n_items ? eval_size_loop(operand, n_items, item) : eval_tell_length(which, length);
+  node_release(operand);
+  node_release(which);
+  if (item) nodes_release(n_items, item);
+  mem_free(item);
+  return f;
+}
+
 /* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */
 static struct failure *approach(struct eval *e) {
   struct failure *f = NULL;
   struct patience patience = { 0 };
-  for (;;) {
+  for (bool again = true; again && !f;) {
     struct node_list l;
     struct node *which = NULL;
     graph_lock();
@@ -112,43 +150,13 @@ static struct failure *approach(struct eval *e) {
     if (!e->n) return graph_unlock(), NULL;
     if (!eval_walk(&l, e->n, e->target)) return graph_unlock(), eval_no_memory();
     enum obstacle in_the_way = eval_find_obstacle(&l, &f, &which);
-    if (in_the_way == CLEAR) {
-      bool ok = (!e->is_asked || held_forget(&l, e->n, e->target, e->forgets, e->has_names)) &&
-                (e->only_targets || eval_add_held(e, &l, false)) && eval_take_leaves(e, &l);
-      f = ok ? eval_find_plan(e, &l, RULE_EXACT) : eval_no_memory();
-      /* while a plan was made somebody may have computed or claimed a target: then once more */
-      bool again = !f && !eval_claim(e);
-      if (!f && !again && eval_may_donate(e)) eval_donate(e);
-      node_list_free(&l);
-      graph_unlock();
-      if (!again) return f;
-      eval_drop_plan(e);
-      continue;
-    }
+    if (in_the_way == CLEAR) { f = plan_and_claim(e, &l, &again); continue; }
     if (in_the_way == WAITS) patience.n_met = 0;
     if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = eval_await_change(&e->settings);
     if (in_the_way == UNSIZED && (f = met_again(&patience, which))) in_the_way = BLOCKED;
-    struct node **item = NULL;
-    const struct node *many = obstacle_many(in_the_way, which);
-    int n_items = many ? items_of(&l, many, &item) : 0;
-    struct results r;
-    dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
-    /* others may drop what leads to it, and give it a value and drop what it is made of, from the unlock on */
-    which = in_the_way >= CALLS ? node_retain(which) : NULL;
-    struct node *operand = in_the_way == MOVES || in_the_way == UNSIZED ? node_retain(which->in[0]) : NULL;
-    bool has_room = n_items >= 0 && (in_the_way != CALLS || take_results(&r, e, which, n_items, item));
-    node_list_free(&l);
-    graph_unlock();
-    if (!has_room) f = eval_no_memory();
-    else if (in_the_way == MOVES) f = eval_move(which, operand);
-    else if (in_the_way == CALLS) f = eval_call(which, &r, 0, NULL), results_end(&r);
-    else if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(operand, n_items, item) : eval_tell_length(which, length);
-    node_release(operand);
-    node_release(which);
-    if (item) nodes_release(n_items, item);
-    mem_free(item);
-    if (f) return f;
+    f = run_first(e, &l, in_the_way, which, f);
   }
+  return f;
 }
 
 static struct failure *attempt(struct eval *e) {
