@@ -116,10 +116,13 @@ symbols: build ## what the libraries export and use
 layers:     ## who includes whom, against tools/layers.txt, and no line too long
 	@tools/layers
 
+texts:      ## that files, targets, functions and tests which the texts name are there
+	@tools/texts
+
 install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and PREFIX
 	@meson configure $(B) --prefix $(PREFIX) && meson install -C $(B) $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
 
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special distributions bench coverage arm gpu gpu-test gpu-digest gpu-programs gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special distributions bench coverage arm gpu gpu-test gpu-digest gpu-programs gpu-fuzz gpu-bench gpu-sanitize emulated assembled mlx-suite mlx-leaks array-api pytensor-suite symbols layers texts install clean
