@@ -130,3 +130,46 @@ def test_complex_determinants_of_any_size(n):
         np.testing.assert_allclose(np.asarray(got[0]), np.linalg.det(a), rtol=1e-12)
         np.testing.assert_allclose(np.asarray(got[1]), np.linalg.slogdet(a)[0], rtol=1e-12)
         np.testing.assert_allclose(np.asarray(got[2]), np.linalg.slogdet(a)[1], rtol=1e-11, atol=1e-14)
+
+
+# Functions of arrays of any size: what they are called with, which sizes they get, and the sizes of later calls of the same function.
+OF_ANY_SIZE = {
+    "diagonal": (lambda x: (weft.diagonal(x), weft.diagonal(x, -1), weft.trace(x, 2)), [(3, 4)], [(5, 2)], [(0, 3)], [(2, 9)]),
+    "einsum": (lambda x: (weft.einsum("ii", x), weft.einsum("ii->i", x)), [(3, 3)], [(5, 5)], [(0, 0)]),
+    "block_masked_mm": (lambda a, b, m: weft.block_masked_mm(a, b, 32, m, None, m), [(40, 40), (40, 40), (2, 2)], [(70, 70), (70, 70), (3, 3)]),
+    "segmented_mm": (lambda a, b, s: weft.segmented_mm(a, b, weft.astype(s * s, weft.int32)), [(2, 3), (3, 2), (2, 2)], [(4, 5), (5, 3), (3, 2)]),
+    "view": (lambda x: weft.view(weft.view(x, weft.int64), weft.float64), [(2, 4)], [(3, 8)], [(0, 2)]),
+    "resize": (lambda x: (weft.resize(x, 1.5, 0, "linear"), weft.resize(x, 0.5, 0, "cubic"), weft.resize(x, 2.5, 0)), [(4, 3)], [(7, 2)]),
+    **{f"{name} {mode}": (lambda a, v, f=getattr(weft, name), mode=mode: f(a, v, mode), [(6,), (3,)], [(3,), (6,)], [(4,), (4,)], [(2,), (9,)])
+       for name in ("convolve", "correlate") for mode in ("full", "same", "valid")},
+    "atleast": (lambda x: (weft.atleast_2d(x), weft.atleast_3d(x), weft.column_stack([x, x]), weft.vstack([x, x])), [(3,)], [(5,)]),
+    "average": (lambda x, v: weft.average(x, 1, v * v), [(3, 4), (4,)], [(2, 5), (5,)]),
+    "average of all": (lambda x, v: weft.average(x, weights=v * v), [(3, 4), (3, 4)], [(2, 5), (2, 5)]),
+    "block": (lambda a, b: weft.block([[a, b], [b, a]]), [(3, 4), (3, 4)], [(2, 5), (2, 5)]),
+    "broadcast_arrays": (lambda a, b: weft.broadcast_arrays(a, b), [(3, 4), (4,)], [(2, 5), (5,)]),
+    "cov": (lambda x: (weft.cov(x), weft.cov(x, rowvar=False), weft.cov(x, x), weft.corrcoef(x)), [(3, 5)], [(4, 4)]),
+    "cross": (lambda a, b: weft.cross(a, b), [(4, 3), (4, 3)], [(2, 3), (2, 3)]),
+    "empty_like": (lambda x: weft.empty_like(x) * 0, [(3, 4)], [(0, 4)]),
+    "gradient": (lambda x: weft.gradient(x), [(5, 4)], [(3, 7)]),
+    "isin": (lambda x, y: (weft.isin(weft.round(x), weft.round(y)), weft.setdiff1d(weft.round(x), weft.round(y))), [(9,), (5,)], [(4,), (2,)], [(4,), (0,)]),
+    "lu": (lambda x: weft.linalg.lu(x), [(4, 4)], [(3, 5)], [(5, 3)]),
+    "piecewise": (lambda x: weft.piecewise(x, [x < 0, x >= 0], [lambda v: -v, 2.0]), [(5,)], [(7,)]),
+    "polynomials": (lambda p, q: (weft.polyadd(p, q), weft.polysub(q, p), weft.polymul(p, q), weft.polyval(p, q), weft.polyder(p), weft.polyint(q, 2)),
+                    [(3,), (5,)], [(4,), (2,)]),
+    "unique": (lambda x: weft.unique_all(weft.round(x)), [(3, 4)], [(5, 2)]),
+    "unwrap": (lambda x: weft.unwrap(9 * x), [(3, 6)], [(2, 9)]),
+    "vander": (lambda x: (weft.vander(x), weft.vander(x, 3)), [(4,)], [(6,)]),
+    "vecdot": (lambda a, b: weft.vecdot(a, b), [(3, 4), (3, 4)], [(2, 5), (2, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_a_function_of_arrays_of_any_size(name, rng):
+    f, *calls = OF_ANY_SIZE[name]
+    of_any = weft.compile(f, shapes="any")
+    for shapes in calls:
+        x = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+        got, want = of_any(*map(weft.array, x)), f(*map(weft.array, x))
+        for a, b in zip(*(y if isinstance(y, (tuple, list)) else [y] for y in (got, want)), strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)

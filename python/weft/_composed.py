@@ -4,6 +4,7 @@ import builtins
 import math
 
 from . import _core
+from ._size import sizes as _sizes
 
 _array, _where = _core.asarray, _core.where
 
@@ -25,6 +26,11 @@ def _reals(fn, x):
 def _raised(x):
     """Where functions of a few steps are computed: float32 for what has fewer bits."""
     return _core.astype(x, _core.float32) if x.dtype.size < 4 else x
+
+
+def _differ(a, b):
+    """Whether sizes are known to differ; those that are open are taken to be equal."""
+    return any(type(m) is int and type(n) is int and m != n for m, n in zip(a, b))
 
 
 def _axis(fn, x, axis):
@@ -211,8 +217,9 @@ def unwrap(p, discont=None, axis=-1, *, period=2 * math.pi):
     low = _core.remainder(step + half, period) - half
     low = _where((low == -half) & (step > 0), half, low)
     fixed = _where(_core.abs(step) < builtins.max(half, discont or half), 0, low - step)
-    first = _core.take(p, _core.arange(1), axis)
-    return _core.concatenate([first, _core.take(p, _core.arange(1, p.shape[axis]), axis) + _core.cumsum(fixed, axis)], axis)
+    along = (slice(None),) * axis
+    first, rest = p[along + (slice(None, 1),)], p[along + (slice(1, None),)]
+    return _core.concatenate([first, rest + _core.cumsum(fixed, axis)], axis)
 
 
 # ---- shapes
@@ -256,7 +263,7 @@ def atleast_2d(*arrays):
     >>> weft.atleast_2d([3, 4]).shape
     (1, 2)
     """
-    return _at_least(arrays, lambda x: x if x.ndim > 1 else x.reshape(1, x.size))
+    return _at_least(arrays, lambda x: x if x.ndim > 1 else x[None] if x.ndim else x.reshape(1, 1))
 
 
 def atleast_3d(*arrays):
@@ -265,7 +272,7 @@ def atleast_3d(*arrays):
     >>> weft.atleast_3d([3, 4]).shape
     (1, 2, 1)
     """
-    return _at_least(arrays, lambda x: x if x.ndim > 2 else x[..., None] if x.ndim == 2 else x.reshape(1, x.size, 1))
+    return _at_least(arrays, lambda x: x if x.ndim > 2 else atleast_2d(x)[..., None])
 
 
 def fliplr(m):
@@ -347,7 +354,7 @@ def column_stack(arrays):
     >>> weft.column_stack([[1, 2], [3, 4]]).tolist()
     [[1, 3], [2, 4]]
     """
-    as_columns = lambda x: x if x.ndim > 1 else x.reshape(x.size, 1)
+    as_columns = lambda x: x if x.ndim > 1 else atleast_1d(x)[:, None]
     return _core.concatenate([as_columns(_array(x)) for x in arrays], 1)
 
 
@@ -361,7 +368,7 @@ def block(arrays):
         return 1 + builtins.max((depth(y) for y in x), default=0) if isinstance(x, list) else 0
     rank = builtins.max([depth(arrays)] + [_array(x).ndim for x in _leaves(arrays)])
     levels = depth(arrays)
-    raised = lambda x: x.reshape((1,) * (rank - x.ndim) + x.shape)
+    raised = lambda x: x[(None,) * (rank - x.ndim)] if x.ndim < rank else x
     join = lambda x, level: _core.concatenate([join(y, level - 1) for y in x], -level) if isinstance(x, list) else raised(_array(x))
     return join(arrays, levels)
 
@@ -667,7 +674,7 @@ def piecewise(x, condlist, funclist):
     out = _core.zeros_like(x) if len(funclist) == len(condlist) else value(funclist[-1])
     for condition, f in zip(condlist, funclist):
         out = _where(_array(condition), value(f), out)
-    return _core.astype(_core.broadcast_to(_array(out), x.shape), x.dtype)
+    return _core.astype(_core.broadcast_to(_array(out), _sizes(x)), x.dtype)
 
 
 # ---- statistics
@@ -711,12 +718,18 @@ def average(a, axis=None, weights=None, keepdims=False):
     if weights is None:
         return _core.mean(a, axis, keepdims)
     weights = _floats(weights)
-    if weights.shape != a.shape:
-        if not isinstance(axis, int) or weights.shape != (a.shape[_axis("average", a, axis)],):
-            raise ValueError(f"average: weights {weights.shape} of an array {a.shape} along {axis}")
-        weights = weights.reshape((weights.size,) + (1,) * (a.ndim - 1 - _axis("average", a, axis)))
-    weights = _core.broadcast_to(weights, a.shape)
+    sizes, given = _sizes(a), _sizes(weights)
+    if len(given) != len(sizes) or _differ(given, sizes):
+        if not isinstance(axis, int) or len(given) != 1 or _differ(given, sizes[_axis("average", a, axis):][:1]):
+            raise ValueError(f"average: weights {given} of an array {sizes} along {axis}")
+        weights = weights[(slice(None),) + (None,) * (a.ndim - 1 - _axis("average", a, axis))]
+    weights = _core.broadcast_to(weights, sizes)
     return _core.sum(a * weights, axis, keepdims) / _core.sum(weights, axis, keepdims)
+
+
+def _is_one(n):
+    """Of an open size: it is not 1, as functions for 1 are others."""
+    return type(n) is int and n == 1
 
 
 def cov(m, y=None, rowvar=True, bias=False, ddof=None):
@@ -726,13 +739,15 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     [[2.0, 2.0], [2.0, 2.0]]
     """
     m = atleast_2d(_floats(m))
-    m = m if rowvar or m.shape[0] == 1 else _core.transpose(m)
+    as_rows = lambda x: x if rowvar or _is_one(_sizes(x)[0]) else _core.transpose(x)
+    m = as_rows(m)
     if y is not None:
-        y = atleast_2d(_floats(y))
-        m = _core.concatenate([m, y if rowvar or y.shape[0] == 1 else _core.transpose(y)], 0)
-    n = m.shape[1] - ((not bias) if ddof is None else ddof)
+        m = _core.concatenate([m, as_rows(atleast_2d(_floats(y)))], 0)
+    n = _sizes(m)[1] - ((not bias) if ddof is None else ddof)
     d = m - _core.mean(m, 1, True)
-    return _core.squeeze(_core.matmul(d, _core.conj(_core.transpose(d))) / builtins.max(n, 0))
+    n = builtins.max(n, 0) if isinstance(n, (int, float)) else _core.astype(_core.maximum(n, 0), _core.real(d).dtype)
+    c = _core.matmul(d, _core.conj(_core.transpose(d))) / n
+    return c.reshape(()) if _is_one(_sizes(c)[0]) else c
 
 
 def corrcoef(x, y=None, rowvar=True):
@@ -764,8 +779,8 @@ def gradient(f, *varargs, axis=None, edge_order=1):
 
 
 def _slopes(f, axis, h, edge_order):
-    f, n = _core.moveaxis(f, axis, -1), f.shape[axis]
-    if n <= edge_order:
+    f, n = _core.moveaxis(f, axis, -1), _sizes(f)[axis]
+    if type(n) is int and n <= edge_order:
         raise ValueError(f"gradient: an axis of {n} with edge_order {edge_order}")
     h = _array(h)
     places = _core.arange(n, dtype=f.dtype) * h if h.ndim == 0 else _core.astype(h, f.dtype)
@@ -876,10 +891,11 @@ def vander(x, N=None, increasing=False):
     x = _array(x)
     if x.ndim != 1:
         raise ValueError(f"vander: x is a vector, not of shape {x.shape}")
-    n = x.size if N is None else N
-    if n == 0:
-        return _core.zeros((x.size, 0), x.dtype)
-    powers = _core.cumprod(_core.broadcast_to(x, (n - 1, x.size)), 0)
+    size, = _sizes(x)
+    n = size if N is None else N
+    if type(n) is int and n == 0:
+        return _core.zeros((size, 0), x.dtype)
+    powers = _core.cumprod(_core.broadcast_to(x, (n - 1, size)), 0)
     y = _core.transpose(_core.concatenate([_core.ones_like(x)[None], powers], 0))
     return y if increasing else _core.flip(y, 1)
 
@@ -894,8 +910,12 @@ def polyval(p, x):
     11.0
     """
     p, x = _array(p), _array(x)
-    y = _core.zeros_like(x)
-    for i in range(p.shape[0]):
+    n, y = _sizes(p)[0], _core.zeros_like(x)
+    if type(n) is not int:
+        from ._loop import scan
+        y = _core.astype(y, _core.result_type(p, x))
+        return scan(lambda y, c: (_core.astype(y * x + c, y.dtype), None), y, p)[0]
+    for i in range(n):
         y = y * x + p[i]
     return y
 
@@ -907,9 +927,10 @@ def polyadd(a1, a2):
     [1, 5]
     """
     a1, a2 = atleast_1d(a1), atleast_1d(a2)
-    n = builtins.max(a1.size, a2.size)
-    longer = lambda a: _core.concatenate([_core.zeros((n - a.size,), a.dtype), a])
-    return longer(a1) + longer(a2)
+    (n1,), (n2,) = _sizes(a1), _sizes(a2)
+    n = builtins.max(n1, n2) if type(n1) is int and type(n2) is int else _core.maximum(n1, n2)
+    longer = lambda a, size: _core.concatenate([_core.zeros((n - size,), a.dtype), a])
+    return longer(a1, n1) + longer(a2, n2)
 
 
 def polysub(a1, a2):
@@ -939,8 +960,9 @@ def polyder(p, m=1):
     p = atleast_1d(p)
     if m < 0:
         raise ValueError(f"polyder: m={m} is negative")
-    for _ in range(builtins.min(m, p.size)):
-        p = p[:-1] * _core.arange(p.size - 1, 0, -1)
+    size, = _sizes(p)
+    for k in range(builtins.min(m, size) if type(size) is int else m):
+        p = p[:-1] * _core.arange(_sizes(p)[0] - 1, 0, -1)
     return p
 
 
@@ -954,7 +976,7 @@ def polyint(p, m=1, k=0):
     if m < 0 or m > _MOST_TIMES:
         raise ValueError(f"polyint: m={m} is not in 0..{_MOST_TIMES}")
     for _ in range(m):
-        p = _core.concatenate([p / _core.arange(p.size, 0, -1), _core.full((1,), k, p.dtype)])
+        p = _core.concatenate([p / _core.arange(_sizes(p)[0], 0, -1), _core.full((1,), k, p.dtype)])
     return p
 
 

@@ -1,8 +1,10 @@
 """Functions of the Python array API standard that are composed of weft's own, and what the standard asks of a namespace."""
 import builtins
 import collections
+import functools
 
 from . import _core, _run
+from ._size import sizes as _sizes
 
 _array = _core.asarray
 
@@ -115,7 +117,7 @@ def empty_like(x, /, *, dtype=None, device=None):
     (3,)
     """
     x = _array(x)
-    return empty(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+    return empty(_sizes(x), dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def _placed(x, device):
@@ -145,7 +147,11 @@ def broadcast_arrays(*arrays):
     [(3, 4), (3, 4)]
     """
     arrays = [_array(x) for x in arrays]
-    shape = broadcast_shapes(*(x.shape for x in arrays))
+    shapes = [_sizes(x) for x in arrays]
+    if all(type(n) is int for shape in shapes for n in shape):
+        shape = broadcast_shapes(*shapes)
+    else:  # where sizes are open, what broadcasts tells them
+        shape = _sizes(functools.reduce(_core.logical_or, (_core.zeros_like(x, _core.bool_) for x in arrays)))
     return [_core.broadcast_to(x, shape) for x in arrays]
 
 
@@ -252,9 +258,7 @@ def isin(x1, x2, /, *, invert=False):
     [False, True, False]
     """
     x1, x2 = _meet(x1, x2)
-    if not x2.size:
-        return _core.full(x1.shape, invert, _core.bool_)
-    found = _core.any(_core.equal(_core.expand_dims(x1, -1), _core.reshape(x2, (-1,))), axis=-1)
+    found = _core.any(_core.equal(_core.expand_dims(x1, -1), _core.ravel(x2)), axis=-1)
     return ~found if invert else found
 
 
@@ -279,7 +283,7 @@ def _so_far(fold, first, x, axis, dtype, include_initial):
     x = fold(x, axis=axis) if dtype is None else fold(x, axis=axis, dtype=dtype)
     if not include_initial:
         return x
-    shape = list(x.shape)
+    shape = list(_sizes(x))
     shape[axis] = 1
     return _core.concatenate([_core.full(shape, first, x.dtype), x], axis)
 
@@ -311,8 +315,9 @@ def vecdot(x1, x2, /, *, axis=-1):
     x1, x2 = _array(x1), _array(x2)
     if not -builtins.min(x1.ndim, x2.ndim) <= axis < 0:
         raise ValueError(f"vecdot: the axis {axis} is not among the last of both")
-    if x1.shape[axis] != x2.shape[axis]:
-        raise ValueError(f"vecdot: {x1.shape[axis]} and {x2.shape[axis]} elements")
+    n, m = _sizes(x1)[axis], _sizes(x2)[axis]
+    if type(n) is int and type(m) is int and n != m:
+        raise ValueError(f"vecdot: {n} and {m} elements")
     x1, x2 = _meet(x1, x2)
     return _core.sum(_core.conj(x1) * x2, axis=axis).astype(x1.dtype)
 
@@ -333,7 +338,7 @@ def unique_all(x, /):
     """
     x = _array(x)
     values, indices, inverse, counts = _core.unique(x, True, True, True)
-    return _All(values, indices, _core.reshape(inverse, x.shape), counts)
+    return _All(values, indices, _core.reshape(inverse, _sizes(x)), counts)
 
 
 def unique_counts(x, /):

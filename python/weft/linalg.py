@@ -9,6 +9,7 @@ positive. All of it has derivatives.
 from . import _core
 from ._core import matmul, matrix_power, outer, tensordot
 from ._loop import scan as _scan
+from ._size import settled as _settled, sizes as _sizes
 from ._standard import matrix_transpose, vecdot
 
 __all__ = [row["name"] for row in _core._linalg.names]
@@ -31,8 +32,9 @@ def trace(x, /, *, offset=0, dtype=None):
 def cross(x1, x2, /, *, axis=-1):
     """The product of vectors of three elements, which stand along an axis."""
     x1, x2 = _core.asarray(x1), _core.asarray(x2)
-    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
-        raise ValueError(f"cross: vectors of {x1.shape[axis]} and {x2.shape[axis]} elements, not of 3")
+    n, m = _sizes(x1)[axis], _sizes(x2)[axis]
+    if any(type(k) is int and k != 3 for k in (n, m)):
+        raise ValueError(f"cross: vectors of {n} and {m} elements, not of 3")
     (a, b, c), (d, e, f) = ([_core.take(x, i, axis) for i in range(3)] for x in (x1, x2))
     return _core.stack([b * f - c * e, c * d - a * f, a * e - b * d], axis)
 
@@ -78,6 +80,11 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return _within(norm, x)
 
 
+def _less(m, n):
+    """The smaller one of two sizes, which may be open."""
+    return min(m, n) if type(m) is int and type(n) is int else _settled(_core.minimum(m, n))
+
+
 def _factored(a):
     """Factors, pivots and order, a[order] = L U: step k exchanges row k with that of the largest element below, and takes its
     multiples from those below. The size of a complex element is |re| + |im| here, as LAPACK has it."""
@@ -86,7 +93,7 @@ def _factored(a):
     if a.ndim < 2 or not (is_complex or a.dtype in (_core.float32, _core.float64)):
         raise (ValueError if a.ndim < 2 else TypeError)(f"lu_factor: of {a.dtype} {a.shape}, not of matrices of floats")
     size_of = (lambda z: _core.abs(_core.real(z)) + _core.abs(_core.imag(z))) if is_complex else _core.abs
-    m, n = a.shape[-2:]
+    m, n = _sizes(a)[-2:]
     rows, columns = _core.arange(m), _core.arange(n)
 
     def step(carry, k):
@@ -95,7 +102,7 @@ def _factored(a):
         pivot = _core.argmax(size, -1)
         other = _core.expand_dims(pivot, -1)
         exchanged = _core.where(rows == k, other, _core.where(rows == other, k, rows))
-        a = _core.take_along_axis(a, _core.broadcast_to(_core.expand_dims(exchanged, -1), a.shape), -2)
+        a = _core.take_along_axis(a, _core.broadcast_to(_core.expand_dims(exchanged, -1), _sizes(a)), -2)
         top, column = _core.take(a, k, -2), _core.take(a, k, -1)
         corner = _core.expand_dims(_core.take(top, k, -1), -1)
         factor = _core.where((rows > k) & (corner != 0), column / _core.where(corner == 0, 1, corner), 0)
@@ -103,10 +110,11 @@ def _factored(a):
         below = _core.expand_dims(rows > k, -1) & (columns == k)
         return (_core.where(below, _core.expand_dims(factor, -1), rest), _core.take_along_axis(order, exchanged, -1)), pivot
 
-    start = (a.astype(_core.complex128 if is_complex else _core.float64), _core.broadcast_to(rows, a.shape[:-1]) + 0)
-    if not min(m, n):
-        return a, _core.zeros((*a.shape[:-2], 0), _core.int64), start[1]
-    (factors, order), pivots = _scan(step, start, _core.arange(min(m, n)))
+    least, before = _less(m, n), _sizes(a)[:-1]
+    start = (a.astype(_core.complex128 if is_complex else _core.float64), _core.broadcast_to(rows, before) + 0)
+    if type(least) is int and not least:
+        return a, _core.zeros((*before[:-1], 0), _core.int64), start[1]
+    (factors, order), pivots = _scan(step, start, _core.arange(least))
     return factors.astype(a.dtype), _core.moveaxis(pivots, 0, -1), order
 
 
@@ -119,7 +127,8 @@ def lu_factor(a, /):
 def lu(a, /):
     """p, L, U with a = L[p] U, where L has ones on its diagonal and zeros above, U zeros below."""
     factors, _, order = _factored(a)
-    m, n = factors.shape[-2:]
-    k = min(m, n)
-    lower = _core.tril(factors[..., :k], -1) + _core.eye(m, k, dtype=factors.dtype)
+    k = _less(*_sizes(factors)[-2:])
+    lower = _core.tril(factors[..., :k], -1)
+    diagonal = _core.expand_dims(_core.arange(_sizes(lower)[-2]), -1) == _core.arange(_sizes(lower)[-1])
+    lower = _core.where(diagonal, 1, lower)
     return _core.argsort(order, -1), lower, _core.triu(factors[..., :k, :])

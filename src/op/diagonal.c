@@ -51,18 +51,15 @@ weft_array *weft_triu(weft_array *x, int64_t k) { return triangle("weft_triu", x
 
 static int64_t above_0(int64_t a) { return a > 0 ? a : 0; }
 
-/* How many elements diagonal k of n x m has. false: it depends on sizes not known yet. */
-static bool length(dim n, dim m, int64_t k, dim *out) {
-  *out = n;
-  if (n == m && k == 0) return true;
-  if (!dim_is_known(n) || !dim_is_known(m)) return false;
-  *out = above_0(least(n - above_0(-k), m - above_0(k)));
-  return true;
+/* How many elements diagonal k of n x m has. */
+static dim length(dim n, dim m, int64_t k) {
+  return n == m && k == 0 ? n : dim_min(dim_above(n, above_0(-k)), dim_above(m, above_0(k)));
 }
 
-static weft_array *counted_from(int64_t first, dim n) {
+/* first, first + 1, .. of n integers; x tells n, where that is not known yet. */
+static weft_array *counted_from(int64_t first, dim n, weft_array *x) {
   struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &n };
-  return weft_add(weft_iota(zeros_of(&like), 0), weft_integer(first));
+  return weft_add(weft_iota(array_sized_by(zeros_of(&like), x), 0), weft_integer(first));
 }
 
 /* The two axes in front, in this order. */
@@ -76,18 +73,13 @@ static weft_array *in_front(struct node *n, int a, int b) {
 weft_array *weft_diagonal(weft_array *x, int64_t k, int axis1, int axis2) {
   struct node *n;
   weft_array *bad;
-  dim many;
   int axes[2];
-  struct shape_text s;
   if (!operands("weft_diagonal", 1, &x, &n, &bad)) return bad;
   struct failure *why = axes_check("weft_diagonal", n, 2, (int[]){ axis1, axis2 }, axes);
-  k = cut(k);
-  if (!why && !length(n->dims[axes[0]], n->dims[axes[1]], k, &many))
-    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_diagonal: of %s, whose size is not known yet",
-               shape_show(n, &s));
   if (why) return array_of_bad(why, 1, &n);
+  dim many = length(n->dims[axes[0]], n->dims[axes[1]], k = cut(k));
   if (many == 0) k = 0;
-  weft_array *index[] = { counted_from(above_0(-k), many), counted_from(above_0(k), many) };
+  weft_array *index[] = { counted_from(above_0(-k), many, x), counted_from(above_0(k), many, x) };
   return weft_moveaxis(weft_take(in_front(n, axes[0], axes[1]), 2, index), 0, -1);
 }
 

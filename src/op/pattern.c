@@ -3,6 +3,7 @@
  * One op keeps 8, 32 or 64 bits and changes what they mean. All else is integer arithmetic on patterns: what has 16 bits is
  * computed from f32, which holds each f16 and bf16; wider elements are cut into narrower ones, or put together of them,
  * the lowest bits first. */
+#include <string.h>
 #include "kernel/eighth.h"
 #include "op/composed.h"
 #include "op/element.h"
@@ -81,11 +82,12 @@ static weft_array *cut(weft_array *u, size_t from, size_t to) {
 
 /* [.., n] as [.., n / by, by]; by divides n. */
 static weft_array *in_groups(weft_array *x, int64_t by) {
-  int64_t dims[WEFT_RANK_MAX];
+  dim dims[WEFT_RANK_MAX];
   int rank = weft_rank(x);
-  for (int k = 0; k < rank; k++) dims[k] = WEFT_SAME;
-  dims[rank - 1] = weft_dim(x, -1) / by, dims[rank] = by;
-  return weft_reshape(x, rank + 1, dims);
+  if (weft_check(x)) return x;
+  memcpy(dims, x->node->dims, sizeof *dims * (size_t)rank);
+  dims[rank - 1] = dim_quotient(dims[rank - 1], by), dims[rank] = by;
+  return array_reshape("weft_view", array_with_size(x, rank - 1, dim_mul(dims[rank - 1], by)), rank + 1, dims);
 }
 
 static weft_array *joined(weft_array *u, size_t from, size_t to) {
@@ -103,7 +105,8 @@ static struct failure *view_check(const struct node *x, weft_dtype d) {
   if (why) return why;
   int64_t from = (int64_t)weft_dtype_bytes((weft_dtype)x->dtype), to = (int64_t)weft_dtype_bytes(d);
   dim last = x->rank ? x->dims[x->rank - 1] : 1;
-  bool fits = from % to == 0 ? from == to || x->rank : x->rank && dim_is_known(last) && last * from % to == 0;
+  bool fits = from % to == 0 ? from == to || x->rank
+                             : x->rank && sizes_meet("weft_view", last, dim_mul(dim_quotient(last, to / from), to / from));
   if (x->rank == WEFT_RANK_MAX) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_view: too many axes: %d", x->rank);
   return fits ? NULL
               : fail(WEFT_ERR_SHAPE, scope_origin(), "weft_view: the last axis of %s of %s is no whole number of %s",

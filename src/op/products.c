@@ -90,11 +90,15 @@ weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_
 
 /* ---- Parts of matrices ---- */
 
+static dim blocks_of(dim n, int64_t block) { return dim_quotient(dim_add(n, block - 1), block); }
+
 /* Every element of the mask for a block of so many rows and columns; the last ones may be cut. */
 static weft_array *in_blocks(weft_array *mask, weft_array *x, int64_t block) {
   for (int axis = -2; axis < 0; axis++) {
     int from_0 = weft_rank(mask) + axis;
-    mask = weft_slice(weft_repeat(mask, from_0, block), from_0, 0, size_of(x, axis), 1);
+    dim n = size_of(x, axis);
+    mask = array_with_size(mask, from_0, blocks_of(n, block));
+    mask = array_cut("weft_block_masked_mm", weft_repeat(mask, from_0, block), from_0, NULL, &n, 1);
   }
   return mask;
 }
@@ -112,9 +116,7 @@ static struct failure *mask_check(weft_array *x, weft_array *mask, int64_t block
   if (weft_rank(mask) < 2) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a mask of %d axes", fn, weft_rank(mask));
   for (int axis = -2; axis < 0; axis++) {
     dim n = size_of(x, axis), m = size_of(mask, axis);
-    if (!dim_is_known(n) || !dim_is_known(m))
-      return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "%s: of matrices whose sizes are not known yet", fn);
-    if (m != n / block + (n % block != 0))
+    if (!sizes_meet(fn, m, blocks_of(n, block)))
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld blocks of %lld in the mask, for %lld elements", fn, (long long)m,
                   (long long)block, (long long)n);
   }
@@ -160,7 +162,7 @@ weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments
   if (n[0]->rank != 2 || n[1]->rank != 2)
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: of two matrices, not of arrays of %d and %d axes", fn, n[0]->rank,
                n[1]->rank);
-  else if (n[2]->rank < 1 || n[2]->dims[n[2]->rank - 1] != 2 || !dtype_is_integer((weft_dtype)n[2]->dtype))
+  else if (n[2]->rank < 1 || !dtype_is_integer((weft_dtype)n[2]->dtype) || !sizes_meet(fn, n[2]->dims[n[2]->rank - 1], 2))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the segments are pairs of integers [..,2], not %s", fn, shape_show(n[2], &s));
   if (why) return array_of_bad(why, 3, n);
   dim out[WEFT_RANK_MAX];
@@ -168,6 +170,7 @@ weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments
   for (int k = 0; k + 1 < n[2]->rank; k++) out[k] = n[2]->dims[k];
   out[rank - 2] = n[0]->dims[0], out[rank - 1] = n[1]->dims[1];
   nodes_release(3, n);
+  segments = array_with_size(segments, rank - 2, 2);
   weft_array *pairs = weft_cast(weft_reshape(segments, 2, (int64_t[]){ WEFT_ANY, 2 }), WEFT_I64);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *pair = weft_loop_each(loop, pairs);

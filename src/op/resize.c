@@ -1,5 +1,6 @@
 /* resize.c -- an axis with another number of points, over the same stretch: the nearest element, the line between two, or the cubic
  * through four. Positions are those of the middle of an element, or of its corner. */
+#include <math.h>
 #include "op/composed.h"
 
 /* Where point i of m stands among n elements: f32 has too few digits for many of them. */
@@ -61,14 +62,22 @@ static weft_array *cubic(weft_array *x, int axis, weft_array *p) {
   return y;
 }
 
-/* A vector as long as the axis will be. NULL: that cannot be said of a size which is not known. */
+/* floor(size scale). DIM_BAD: of a size that is not known, that can only be said if the scale is a fraction by a power of two. */
+static dim scaled(dim size, double scale) {
+  int shift = 0;
+  if (dim_is_known(size)) return (int64_t)((double)size * scale);
+  while (shift < 20 && ldexp(scale, shift) != floor(ldexp(scale, shift))) shift++;
+  double over = ldexp(scale, shift);
+  return over == floor(over) ? dim_quotient(dim_mul(size, (int64_t)over), (int64_t)1 << shift) : DIM_BAD;
+}
+
+/* A vector as long as the axis will be. NULL: that cannot be said. */
 static weft_array *points(weft_array *x, int axis, double scale) {
   struct node *n = array_node(x);
-  dim size = n->dims[axis];
+  dim many = scaled(n->dims[axis], scale);
   node_release(n);
-  if (dim_is_known(size)) return weft_full(WEFT_I64, 1, (int64_t[]){ (int64_t)((double)size * scale) }, 0);
-  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &size };
-  return scale == (double)(int64_t)scale ? weft_repeat(array_sized_by(zeros_of(&like), x), 0, (int64_t)scale) : NULL;
+  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &many };
+  return many == DIM_BAD ? NULL : array_sized_by(zeros_of(&like), x);
 }
 
 weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing how, int aligns_corners) {
@@ -82,7 +91,8 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing how
   node_release(node);
   if (is_empty) return array_apart(x);
   weft_array *n = weft_size(x, axis), *like = points(x, axis, scale);
-  if (!like) return array_bad(WEFT_ERR_UNSUPPORTED, "%s: an axis whose size is not known yet by %g, which is not whole", fn, scale);
+  if (!like)
+    return array_bad(WEFT_ERR_UNSUPPORTED, "%s: an axis whose size is not known yet by %g, no fraction of 2^n", fn, scale);
   if (how == WEFT_RESIZE_NEAREST) return weighed(x, axis, nearest(n, like), NULL);
   weft_array *a = raised(x), *p = positions(n, like, scale, aligns_corners);
   return lowered(how == WEFT_RESIZE_LINEAR ? linear(a, axis, p) : cubic(a, axis, p), x);

@@ -150,11 +150,37 @@ static struct failure *moved_check(const char *fn, weft_array *a, weft_array *v,
   if (weft_rank(a) != 1 || weft_rank(v) != 1)
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: of two vectors, not of arrays of %d and %d axes", fn, weft_rank(a),
                 weft_rank(v));
-  if (length(a) == 0 || length(v) == 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a vector is empty", fn);
+  if (!slice_meets(fn, WEFT_ERR_SHAPE, length(a), 0, 1, 1) || !slice_meets(fn, WEFT_ERR_SHAPE, length(v), 0, 1, 1))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a vector is empty", fn);
   if ((unsigned)reach > WEFT_REACH_VALID) return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no reach %d", fn, (int)reach);
-  bool a_known = dim_is_known(length(a)), v_known = dim_is_known(length(v)), is_open = reach != WEFT_REACH_SAME;
-  if ((a_known && v_known) || (is_open && v_known) || (reach == WEFT_REACH_FULL && a_known)) return NULL;
-  return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "%s: of vectors whose sizes are not known yet", fn);
+  return NULL;
+}
+
+/* Which one is shorter is known, or does not matter; in `same` the shorter one says where the result begins. */
+static bool has_shorter(weft_array *a, weft_array *v, weft_reach reach) {
+  bool a_known = dim_is_known(length(a)), v_known = dim_is_known(length(v));
+  return (a_known && v_known) || (reach == WEFT_REACH_FULL && (a_known || v_known));
+}
+
+/* How many results there are, of vectors of n and m elements. */
+static dim moved_length(dim n, dim m, weft_reach reach) {
+  if (reach == WEFT_REACH_FULL) return dim_add(n, dim_above(m, 1));
+  return reach == WEFT_REACH_SAME ? dim_max(n, m) : dim_add(dim_above(dim_max(n, m), dim_min(n, m)), 1);
+}
+
+/* sum a[i] v[k + first - i] where nobody knows which vector is longer: a product with the matrix of v[k + first - i]. */
+static weft_array *moved_open(weft_array *a, weft_array *v, weft_reach reach, bool begins_late) {
+  dim many = moved_length(length(a), length(v), reach);
+  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &many };
+  weft_array *n = weft_size(a, 0), *m = weft_size(v, 0), *zero = weft_integer(0), *one = weft_integer(1);
+  weft_array *over = weft_sub(weft_minimum(n, m), one), *late = weft_cast(weft_gt(m, n), WEFT_I64);
+  weft_array *first = reach == WEFT_REACH_FULL ? zero : reach == WEFT_REACH_VALID ? over
+                    : weft_floor_divide(begins_late ? weft_add(over, late) : over, weft_integer(2));
+  weft_array *k = weft_iota(array_sized_by(array_sized_by(zeros_of(&like), a), v), 0);
+  weft_array *place = weft_sub(weft_add(weft_unsqueeze(k, 1), first), weft_iota(weft_cast(weft_full_like(a, 0), WEFT_I64), 0));
+  weft_array *inside = weft_minimum(weft_maximum(place, zero), weft_sub(m, one));
+  weft_array *rows = weft_where(weft_eq(place, inside), weft_take(v, 1, &inside), number_like(v, 0));
+  return weft_cast(weft_matmul(rows, a), weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v)));
 }
 
 /* [n] as [1, n, 1] */
@@ -167,6 +193,7 @@ static weft_array *moved(const char *fn, weft_array *a, weft_array *v, weft_reac
   if (why) return array_failed(why);
   weft_dtype met = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v));
   if (met == WEFT_BOOL) a = weft_cast(a, WEFT_I32);
+  if (!has_shorter(a, v, reach)) return moved_open(a, v, reach, begins_late);
   bool swaps = !dim_is_known(length(v)) || (dim_is_known(length(a)) && length(v) > length(a));
   weft_array *longer = swaps ? v : a, *shorter = swaps ? a : v;
   int64_t over = length(shorter) - 1, skipped = (over + (begins_late && swaps)) / 2;
