@@ -178,6 +178,38 @@ SCOPED(products_with_codes_are_products_with_what_they_stand_for) {
   }
 }
 
+/* Scales at which products leave the numbers. The first 64 rows have moderate ones, which go another way; each row behind them has
+ * one group that is large, infinite or NaN, and no code 0, so that it does not become NaN by 0 times infinity. With biases of both
+ * zeros, x that is positive, x of both signs and zeros, and one that is infinite once. */
+SCOPED(products_with_codes_of_any_scale_are_products_with_what_they_stand_for) {
+  enum { ROWS = 150, LENGTH = 1024 + 192, GROUPS = LENGTH / 64, N = ROWS * GROUPS, FROM = 64 };
+  static const float scales[] = { 0, -0.f, 1e-42f, -3e-40f, 0.3f, -1.7f, 1e20f, 0x1.fffffep103f };
+  static const float large[] = { 0x1p104f, -0x1.8p105f, 0x1p110f, 3e38f, INFINITY, -INFINITY, NAN };
+  static const float biases[] = { 0, -0.f, 1e-42f, 0.1f, -7 }, xs[] = { 0, -0.f, 1, -0.7f, 1e-30f, 3 };
+  static float s[N], b[N], x[3 * LENGTH], y[3 * ROWS], want[3 * ROWS];
+  static uint32_t q[ROWS * LENGTH / 4];
+  uint32_t bits = 3;
+#define NEXT (bits = bits * 1664525u + 1013904223u, bits >> 12)
+  for (int i = 0; i < N; i++) s[i] = scales[NEXT % (i < FROM * GROUPS ? 8 : 6)], b[i] = biases[NEXT % 5];
+  for (int i = FROM; i < ROWS; i++) s[i * GROUPS + i % GROUPS] = large[i % 7];
+  for (int i = 0; i < 3 * LENGTH; i++) x[i] = i < LENGTH ? 0.01f * (float)(1 + i % 7) : xs[NEXT % 6];
+  x[2 * LENGTH + 100] = INFINITY;
+#undef NEXT
+  for (int k = 0; k < 6; k++) {
+    int64_t width = 2 << k / 2, rows = k % 2 ? 3 : 1, wrong = 0, words = LENGTH * width / 32;
+    for (int i = 0; i < ROWS * words; i++) q[i] = (bits = bits * 1664525u + 1013904223u, bits ^ bits >> 15) | (i < FROM * words ? 0 : 0x55555555);
+    weft_code_form form = { WEFT_CODES_AFFINE, 64, (int)width, NULL };
+    weft_array *w = weft_from(WEFT_U32, WEFT_DIMS(ROWS, words), q), *scale = weft_from(WEFT_F32, WEFT_DIMS(ROWS, GROUPS), s);
+    weft_array *bias = weft_from(WEFT_F32, WEFT_DIMS(ROWS, GROUPS), b), *in = weft_from(WEFT_F32, WEFT_DIMS(rows, LENGTH), x);
+    weft_array *plain = weft_dequantize(w, scale, bias, &form, WEFT_F32);
+    EXPECT_OK(weft_eval(1, &plain));
+    EXPECT_OK(weft_read(weft_quantized_matmul(in, w, scale, bias, true, &form), WEFT_F32, y, sizeof *y * (size_t)(rows * ROWS)));
+    EXPECT_OK(weft_read(weft_matmul(in, weft_moveaxis(plain, -1, -2)), WEFT_F32, want, sizeof *y * (size_t)(rows * ROWS)));
+    for (int i = 0; i < rows * ROWS; i++) wrong += memcmp(y + i, want + i, 4) && !(y[i] != y[i] && want[i] != want[i]);
+    if (wrong) test_fail(__FILE__, __LINE__, "%d bits, %d rows: %d differ", (int)width, (int)rows, (int)wrong);
+  }
+}
+
 /* Batches, batches that stretch, chosen matrices, vectors; their derivatives by x, scales and biases, and rows of a map over any of
  * them, against the product with what codes stand for. */
 SCOPED(batched_and_gathered_products_their_derivatives_and_maps) {

@@ -178,9 +178,52 @@ enum { NAME(STRIPS) = LANES > 4 ? 4 : 2 };
 #define STRIPS NAME(STRIPS)
 
 struct NAME(turned) {                     /* of some strips, at most STRIPS */
-  floats s[LANES][STRIPS], b[LANES][STRIPS];  /* of LANES groups */
+  _Alignas(64) floats s[LANES][STRIPS], b[LANES][STRIPS];  /* of LANES groups; a vector is not to cross lines of the cache */
   bits_t w[LANES > 8 ? LANES : 8][STRIPS];    /* words of LANES blocks, or of one whose codes cross words */
+  bits_t exponent;                            /* bits of floats' exponents: a constant that compilers shall not know */
+  bool is_moderate;                           /* no scale is so large that its products by 2^23 are not finite */
 };
+
+/* ---- whole codes without a shift and a lookup each ----
+ *
+ * The float 2^(23 - m) + q has a code q in its bits from m on, where the code stands in a word already: a word whose exponent bits
+ * are all set becomes that sum by one `and`. The product q s, rounded once, is fma(2^(23 - m) + q, s, -2^(23 - m) s), if that last
+ * term is finite. So a weight is an and, an fma and a sum; by a shift, a lookup, a product and a sum products by a row take a ninth
+ * longer (Zen 4). A product that is 0 is never -0 then, which no sum of products can tell. */
+
+#define LARGE_SCALE 0x73800000u  /* 2^104 */
+enum { NAME(SUMS) = 11 };        /* codes of a word that stand below its exponent bits, at most: of 2 bits */
+#define SUMS NAME(SUMS)
+
+/* Of so many bits each; those above them are shifted there. */
+ALWAYS int NAME(n_low)(int bits) { return 23 / bits; }
+ALWAYS bool NAME(may_be_sums)(enum code_kind kind, int bits) {
+  return LANES > 4 && __builtin_constant_p(bits) && kind == CODE_WHOLE && 32 % bits == 0;
+}
+
+ALWAYS bool NAME(has_large)(const bits_t s[LANES]) {
+  bits_t is_large = { 0 };
+  bool any = false;
+  for (int i = 0; i < LANES; i++) is_large |= (bits_t)((s[i] & 0x7fffffff) >= LARGE_SCALE);
+  for (int l = 0; l < LANES; l++) any |= is_large[l] != 0;
+  return any;
+}
+
+/* -2^(23 - m) s for codes from bit m on. */
+ALWAYS void NAME(begin_sums)(const floats *s, int bits, int strips, floats less[SUMS][STRIPS]) {
+  UNROLL_CODES for (int c = 0; c < NAME(n_low)(bits); c++)
+    for (int u = 0; u < strips; u++) less[c][u] = s[u] * -(float)(1 << (23 - c * bits));
+}
+
+/* What code c of some words stands for; `low` and `high` are those words and the same shifted, with all bits of exponents set. That
+ * they are set somewhere else leaves one operation here: a compiler that knows both constants makes two of it. */
+ALWAYS floats NAME(weight_by_sum)(bits_t low, bits_t high, int c, int bits, floats s, floats b, floats less) {
+  int m = c % NAME(n_low)(bits) * bits;
+  uint32_t sum = (uint32_t)(127 + 23 - m) << 23 | ((1u << bits) - 1) << m;
+  return NAME(fma)((floats)((c < NAME(n_low)(bits) ? low : high) & sum), s, less) + b;
+}
+
+/* ---- strips ---- */
 
 ALWAYS int64_t NAME(row_at)(const struct codes *w, int64_t row) { return row < w->rows ? row : w->rows - 1; }
 
@@ -204,6 +247,7 @@ ALWAYS void NAME(scales_of_rows)(const char *p, int64_t apart, int64_t next, enu
 APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, int strips, struct NAME(turned) *t) {
   int64_t groups = groups_of(w, w->n);
   int n = groups - g < LANES ? (int)(groups - g) : LANES;
+  t->exponent = (bits_t){ 0 } + 0x7f800000u, t->is_moderate = true;
   for (int u = 0; u < strips; u++)
     for (int k = 0; k < 1 + (w->kind == CODE_WHOLE); k++) {
       bits_t v[LANES];
@@ -216,6 +260,7 @@ APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, i
       else if (is_inside && kind == SCALE_BF16) NAME(scales_of_rows)(p, 2 * groups, next, SCALE_BF16, v);
       else if (is_inside && kind == SCALE_F16) NAME(scales_of_rows)(p, 2 * groups, next, SCALE_F16, v);
       else for (int i = 0; i < LANES; i++) v[i] = (bits_t)NAME(scales)(w, k, NAME(row_at)(w, row + i) * groups + g, n);
+      t->is_moderate &= k || !NAME(has_large)(v);
       NAME(turn)(v);
       for (int i = 0; i < LANES; i++) (k ? t->b : t->s)[i][u] = (floats)v[i];
     }
@@ -284,7 +329,7 @@ ALWAYS void NAME(few)(const struct codes_product *p, const struct codes *w, int6
                       int strips) {
   const float *x[FEW];
   struct NAME(turned) t;
-  floats total[FEW][STRIPS], sum[FEW][STRIPS];
+  _Alignas(64) floats total[FEW][STRIPS], sum[FEW][STRIPS], less[SUMS][STRIPS];
   const int n_words = words_of(bits), n_codes = codes_of(bits);
   for (int r = 0; r < rows; r++) {
     x[r] = row_of(p, r < p->m ? r : p->m - 1);
@@ -295,16 +340,32 @@ ALWAYS void NAME(few)(const struct codes_product *p, const struct codes *w, int6
       for (int r = 0; r < rows; r++)
         for (int u = 0; u < strips; u++) total[r][u] += sum[r][u], sum[r][u] = NAME(splat)(0);
     NAME(turn_both)(w, column, k, bits, strips, &t);
-    for (int j = 0, blocks = NAME(blocks_at)(w, k, bits); j < blocks; j++) {
-      int64_t first = k + j * n_codes;
-      const floats *s = t.s[groups_of(w, first) % LANES], *b = t.b[groups_of(w, first) % LANES];
-      UNROLL_CODES for (int c = 0; c < n_codes; c++)
-        for (int u = 0; u < strips; u++) {
-          bits_t q = NAME(code)(&t.w[j * n_words][u], STRIPS, c, bits);
-          floats v = NAME(weight)(q, s[u], b[u], kind, bits);
-          for (int r = 0; r < rows; r++) sum[r][u] = NAME(fma)(NAME(splat)(x[r][first + c]), v, sum[r][u]);
-        }
-    }
+    int blocks = NAME(blocks_at)(w, k, bits);
+    if (NAME(may_be_sums)(kind, bits) && t.is_moderate)
+      for (int j = 0; j < blocks; j++) {
+        int64_t first = k + j * n_codes;
+        const floats *s = t.s[groups_of(w, first) % LANES], *b = t.b[groups_of(w, first) % LANES];
+        bits_t low[STRIPS], high[STRIPS];
+        if (!j || first % w->group == 0) NAME(begin_sums)(s, bits, strips, less);
+        for (int u = 0; u < strips; u++)
+          low[u] = t.w[j][u] | t.exponent, high[u] = t.w[j][u] >> NAME(n_low)(bits) * bits | t.exponent;
+        UNROLL_CODES for (int c = 0; c < n_codes; c++)
+          for (int u = 0; u < strips; u++) {
+            floats v = NAME(weight_by_sum)(low[u], high[u], c, bits, s[u], b[u], less[c % NAME(n_low)(bits)][u]);
+            for (int r = 0; r < rows; r++) sum[r][u] = NAME(fma)(NAME(splat)(x[r][first + c]), v, sum[r][u]);
+          }
+      }
+    else
+      for (int j = 0; j < blocks; j++) {
+        int64_t first = k + j * n_codes;
+        const floats *s = t.s[groups_of(w, first) % LANES], *b = t.b[groups_of(w, first) % LANES];
+        UNROLL_CODES for (int c = 0; c < n_codes; c++)
+          for (int u = 0; u < strips; u++) {
+            bits_t q = NAME(code)(&t.w[j * n_words][u], STRIPS, c, bits);
+            floats v = NAME(weight)(q, s[u], b[u], kind, bits);
+            for (int r = 0; r < rows; r++) sum[r][u] = NAME(fma)(NAME(splat)(x[r][first + c]), v, sum[r][u]);
+          }
+      }
   }
   for (int r = 0; r < rows && r < p->m; r++)
     for (int u = 0; u < strips; u++)
@@ -510,6 +571,8 @@ static IN_VECTORS void NAME(row)(const struct codes *w, int64_t i, float *to) { 
 #undef FORM
 #undef FORMS
 #undef STRIPS
+#undef SUMS
+#undef LARGE_SCALE
 #undef UNROLL_CODES
 #undef SELF
 #undef floats
