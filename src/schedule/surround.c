@@ -7,15 +7,25 @@
 #include "graph/dtype.h"
 #include "schedule/draft.h"
 
-enum { LEAST_SURROUNDED = 1 << 15 }; /* elements: of fewer one kernel is as good as three */
+enum {
+  LEAST_SURROUNDED = 1 << 15,   /* elements: of fewer one kernel is as good as three */
+  LEAST_RUN = 32                /* elements between the numbers: among fewer, those are all over the array */
+};
 
 static const struct pad_attr *attr_of(const struct node *n) { return n->attr; }
+
+/* Elements that stay side by side. */
+static int64_t run_of(const struct node *n) {
+  int64_t run = 1;
+  for (int k = (int)attr_of(n)->axis; k < n->rank; k++) run *= n->in[0]->dims[k];
+  return run;
+}
 
 bool pad_is_in_parts(const struct work *w, const struct node *n) {
   const struct item *x = &w->item[n->slot];
   if (!w->fuse || work_is_for_device(w) || n->op != &op_pad || x->group < 0 || !x->is_stored || x->for_operand >= 0) return false;
   return w->group[x->group].n_items == 1 && scalar_of(n->in[1]) && !dtype_is_complex((weft_dtype)n->dtype) &&
-         node_count(n->in[0]) >= LEAST_SURROUNDED;
+         node_count(n->in[0]) >= LEAST_SURROUNDED && run_of(n) >= LEAST_RUN;
 }
 
 void pad_inside(const struct node *n, const struct place *whole, struct place *inside) {
