@@ -8,7 +8,7 @@
 #include "schedule/draft.h"
 
 enum {
-  LEAST_SURROUNDED = 1 << 15,   /* elements: of fewer one kernel is as good as three */
+  LEAST_SURROUNDED = 1 << 13,   /* elements: of fewer one kernel is as good as three */
   LEAST_RUN = 32                /* elements between the numbers: among fewer, those are all over the array */
 };
 
