@@ -510,7 +510,7 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
 #define WEFT_RANDOM(X1, X2, X3)                                                                                       \
   X2(uniform,          low, high,         "[0] <= x < [1]")                                                           \
   X2(normal,           mean, sd,          "[0], [1]; by the inverse of its distribution")                             \
-  X2(truncated_normal, low, high,         "mean 0 and sd 1, between low and high, [-inf] and [inf]; beyond 8 an end of it")\
+  X2(truncated_normal, low, high,         "mean 0 and sd 1, between low and high, [-inf] and [inf]; beyond 37 an end of it")\
   X2(lognormal,        mean, sd,          "e^normal")                                                                 \
   X2(halfnormal,       loc, scale,        "loc [0] + scale [1] |normal|")                                             \
   X1(exponential,      scale,             "mean scale [1]")                                                           \

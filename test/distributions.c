@@ -78,7 +78,10 @@ static void expect_counts(int line, const char *name, weft_array *draws, double 
 static double phi(double z) { return 0.5 * erfc(-z * M_SQRT1_2); }
 static double F_uniform(double x, const double q[]) { return (x - q[0]) / (q[1] - q[0]); }
 static double F_normal(double x, const double q[]) { return phi((x - q[0]) / q[1]); }
-static double F_truncated(double x, const double q[]) { return (phi(x) - phi(q[0])) / (phi(q[1]) - phi(q[0])); }
+static double F_truncated(double x, const double q[]) { /* phi has digits below 0 */
+  if (q[0] > 0) return 1 - F_truncated(-x, (double[]){ -q[1], -q[0] });
+  return (phi(x) - phi(q[0])) / (phi(q[1]) - phi(q[0]));
+}
 static double F_lognormal(double x, const double q[]) { return phi((log(x) - q[0]) / q[1]); }
 static double F_halfnormal(double x, const double q[]) { return erf((x - q[0]) / q[1] * M_SQRT1_2); }
 static double F_exponential(double x, const double q[]) { return -expm1(-x / q[0]); }
@@ -110,6 +113,9 @@ TEST(draws_by_a_formula_follow_their_distributions) {
   WITH(-1, 2, 0); FOLLOWS(uniform, F_uniform, S(-1), S(2));
   WITH(1, 2, 0); FOLLOWS(normal, F_normal, S(1), S(2));
   WITH(-1, 2, 0); FOLLOWS(truncated_normal, F_truncated, S(-1), S(2));
+  WITH(-9, -8, 0); FOLLOWS(truncated_normal, F_truncated, S(-9), S(-8));
+  WITH(8, 9, 0); FOLLOWS(truncated_normal, F_truncated, S(8), S(9));
+  WITH(30, INFINITY, 0); FOLLOWS(truncated_normal, F_truncated, S(30), S(INFINITY));
   WITH(0, 0.5, 0); FOLLOWS(lognormal, F_lognormal, NULL, S(0.5));
   WITH(1, 2, 0); FOLLOWS(halfnormal, F_halfnormal, S(1), S(2));
   WITH(3, 0, 0); FOLLOWS(exponential, F_exponential, S(3));

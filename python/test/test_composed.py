@@ -179,3 +179,22 @@ def test_functions_of_the_standard_take_lists_and_numbers():
     assert weft.linalg.cross([1.0, 0, 0], [0, 1.0, 0]).tolist() == [0, 0, 1] and weft.matrix_transpose([[1, 2]]).tolist() == [[1], [2]]
     assert weft.empty_like([1, 2]).shape == (2,) and [x.tolist() for x in weft.broadcast_arrays([1, 2], 3)] == [[1, 2], [3, 3]]
     assert weft.isin([1, 2], [2]).tolist() == [False, True] and weft.nextafter(1.0, 2.0).item() > 1
+
+
+def test_percentiles_have_all_the_digits_of_doubles(rng):
+    x = rng.standard_normal(1001)
+    for q in (33.3, 99.9, [10.1, 99.9], np.array([10.1, 99.9])):
+        np.testing.assert_allclose(np.asarray(weft.percentile(weft.array(x), q)), np.percentile(x, q), rtol=1e-14)
+    for q in (-1, 101, float("nan")):
+        with pytest.raises(ValueError, match="percentile"):
+            weft.percentile(weft.array(x), q)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_cube_root_is_infinitely_steep_at_0(dtype):
+    x = weft.array(np.array([0.0, -0.0, 8.0, -8.0, np.inf], dtype))
+    y, slope = weft.cbrt(x), weft.grad(lambda x: weft.cbrt(x).sum())(x)
+    assert np.signbit(np.asarray(y)).tolist() == [False, True, False, True, False]
+    np.testing.assert_allclose(np.asarray(slope), [np.inf, np.inf, 1 / 12, 1 / 12, 0], rtol=1e-6)
+    compiled = weft.compile(lambda x: weft.jvp(weft.cbrt, [x], [weft.ones_like(x)])[1][0])
+    np.testing.assert_allclose(np.asarray(compiled(x)), [np.inf, np.inf, 1 / 12, 1 / 12, 0], rtol=1e-6)

@@ -65,7 +65,8 @@ def cbrt(x, /):
     safe = _raised(_where(fits, size, 1))
     y = _core.exp2(_core.log2(safe) / 3)
     y = y - (y - safe / (y * y)) / 3  # a step of Newton's makes good what the logarithm of a large number lost
-    return _where(fits, _core.astype(_where(x < 0, -y, y), x.dtype), x)
+    steep = _core.sqrt(_where(x == 0, x + 0.0, 1))  # 0 where x is: its slope is inf there too
+    return _where(fits, _core.astype(_where(x < 0, -y, y), x.dtype), _where(x == 0, x - (0.0 - steep), _core.stop_gradient(x)))
 
 
 def float_power(x1, x2, /):
@@ -690,13 +691,22 @@ def ptp(a, axis=None, keepdims=False):
     return _core.max(a, axis, keepdims) - _core.min(a, axis, keepdims)
 
 
+def _hundredths(q):
+    """q / 100 with all its digits: float32 has 7."""
+    if isinstance(q, (int, float)):
+        if not 0 <= q <= 100:
+            raise ValueError(f"percentile: q is {q}, not in [0, 100]")
+        return q / 100
+    return [_hundredths(x) for x in q] if isinstance(q, (list, tuple)) else _core.astype(_array(q), _core.float64) / 100
+
+
 def percentile(a, q, axis=None, method="linear", keepdims=False):
     """Below which q hundredths lie: see quantile.
 
     >>> weft.percentile([1.0, 2.0, 3.0], 50).tolist()
     2.0
     """
-    return _core.quantile(a, _floats(q) / 100, axis, method=method, keepdims=keepdims)
+    return _core.quantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
 
 
 def nanpercentile(a, q, axis=None, method="linear", keepdims=False):
@@ -705,7 +715,7 @@ def nanpercentile(a, q, axis=None, method="linear", keepdims=False):
     >>> weft.nanpercentile([1.0, float("nan"), 3.0], 50).tolist()
     2.0
     """
-    return _core.nanquantile(a, _floats(q) / 100, axis, method=method, keepdims=keepdims)
+    return _core.nanquantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
 
 
 def average(a, axis=None, weights=None, keepdims=False):

@@ -12,12 +12,14 @@ static weft_array *both_sides(const struct draw *d) {
   return weft_add(weft_mul(random_unit(d, 0, 1), weft_integer(2)), number(d, least));
 }
 
-/* Between erf(low / sqrt 2) and erf(high / sqrt 2), in f64: beyond 8 there is nothing between them, and an end is drawn. */
+/* The inverse of P at a place between P(low) and P(high), in f64. What is above 0 is drawn as its mirror image, since P has digits
+ * where it is near 0, and none where it is near 1. Beyond 37 it is 0, and the end that is nearer to 0 is drawn. */
 RANDOM2(truncated_normal, REALS, "low", REAL, -INFINITY, "high", REAL, INFINITY) {
-  weft_array *over = weft_cast(weft_scalar(M_SQRT1_2), WEFT_F64), *end[2];
-  for (int i = 0; i < 2; i++) end[i] = weft_erf(weft_mul(weft_cast(d->p[i], WEFT_F64), over));
-  weft_array *u = weft_cast(random_open_unit(d, 0, 1), WEFT_F64);
-  weft_array *x = weft_div(weft_erfinv(weft_add(weft_mul(weft_sub(end[1], end[0]), u), end[0])), over);
+  weft_array *low = weft_cast(d->p[0], WEFT_F64), *one = weft_cast(weft_integer(1), WEFT_F64), *end[2];
+  weft_array *sign = weft_where(weft_gt(low, weft_integer(0)), weft_neg(one), one);
+  for (int i = 0; i < 2; i++) end[i] = weft_ndtr(weft_mul(weft_cast(d->p[i], WEFT_F64), sign));
+  weft_array *u = weft_cast(random_open_unit(d, 0, 1), WEFT_F64), *p = weft_add(weft_mul(weft_sub(end[1], end[0]), u), end[0]);
+  weft_array *x = weft_mul(weft_ndtri(weft_maximum(p, weft_cast(weft_scalar(0x1p-1022), WEFT_F64))), sign);
   x = weft_minimum(weft_maximum(weft_cast(x, d->in), d->p[0]), d->p[1]);
   return weft_where(weft_le(d->p[0], d->p[1]), x, number(d, NAN));
 }
