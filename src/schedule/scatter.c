@@ -1,6 +1,7 @@
 /* scatter.c -- updates at places that are known at run time. They act as if in the order of the indices.
  *
- *   few slots, many updates, combining:  par blocks of 4096 updates, private copies, merged in order
+ *   few slots, many updates, combining:  par blocks of 4096 updates, private copies, merged in order; on a device that need not
+ *                                        keep the order, as many slots as there is room for
  *   single elements:                     one lane loop of ordered stores: to go through all updates for each of several
  *                                        owners takes longer than the stores themselves
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
@@ -13,6 +14,8 @@
 #include "schedule/draft.h"
 
 enum { UPDATES = KIR_ROW_BLOCK, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
+enum { UPDATES_A_SLOT = 128 }; /* a device has about as many copies, and each slot of each is combined once more. Products of 16M
+                                  f32 into 8192 and 40000 slots: 0.068 and 0.094 ms on an H200, 4.9 and 2.4 in its memory */
 
 struct strided_rows { int store; int64_t offset, stride[3]; }; /* [batch, updates or slots, row], a stride each, in elements */
 
@@ -49,6 +52,13 @@ enum kir_op scatter_combines(const struct node *n) {
 static bool is_by_copies(enum kir_op op, weft_dtype t, int64_t updates, int64_t slots, int64_t row) {
   bool is_small = slots <= FEW_SLOTS && slots * (int64_t)weft_dtype_bytes(t) <= FEW_BYTES;
   return op != KIR_SET && row == 1 && updates > UPDATES && is_small;
+}
+
+static bool is_by_copies_there(const struct scatter *s) {
+  const struct device *d = work_is_for_device(s->w) ? s->w->device : NULL;
+  weft_dtype t = (weft_dtype)s->n->dtype;
+  if (!d || !d->reorders || !d->reorders(d) || s->op == KIR_SET || s->row > 1 || !kir_is_register(t)) return false;
+  return s->updates / UPDATES_A_SLOT >= s->slots && s->slots <= (int64_t)(d->row_bytes / weft_dtype_bytes(t));
 }
 
 bool scatter_is_by_copies(const struct node *n) {
@@ -246,6 +256,7 @@ static void write_kernel(struct scatter *s) {
   if (s->batch > 1) in_batches(s);
   else if (s->row > 1) rows_by_owners(s);
   else if (is_by_copies(s->op, (weft_dtype)s->n->dtype, s->updates, s->slots, s->row)) by_private_copies(s);
+  else if (is_by_copies_there(s)) by_private_copies(s);
   else in_one_loop(s);
 }
 

@@ -157,6 +157,36 @@ static void skip_neutral(struct printer *p, weft_dtype d, uint64_t neutral, cons
   ptx_line(p, "@%s bra %s", is_neutral, next);
 }
 
+static const char *word_of(struct printer *p, const char *special) {
+  const char *r = ptx_own(p, OWN_WORD);
+  ptx_line(p, "mov.u32 %s, %s", r, special);
+  return r;
+}
+
+/* The address of element e of the copy that iteration q, or block of threads q, has of the row's buffer. */
+static const char *copy_element(struct printer *p, int row, const char *q, const char *e) {
+  const char *at = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG);
+  ptx_line(p, "ld.param.u64 %s, [q_copies]", at);
+  ptx_line(p, "cvta.to.global.u64 %s, %s", at, at);
+  ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
+  ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", at, q, bytes, at);
+  if (p->survey.in_order) {
+    ptx_line(p, "ld.param.s64 %s, [q_row%d]", bytes, row);
+    ptx_line(p, "add.s64 %s, %s, %s", at, at, bytes);
+  }
+  if (e) ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, e, p->plan->rows[row].width, at);
+  return at;
+}
+
+/* Counted through the grid. */
+static const char *block_number(struct printer *p) {
+  const char *n = word_of(p, "%ctaid.z"), *wide = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mad.lo.u32 %s, %s, %s, %s", n, n, word_of(p, "%nctaid.y"), word_of(p, "%ctaid.y"));
+  ptx_line(p, "mad.lo.u32 %s, %s, %s, %s", n, n, word_of(p, "%nctaid.x"), word_of(p, "%ctaid.x"));
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, n);
+  return wide;
+}
+
 static void end(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   weft_dtype d = dtype_of(p, b);
@@ -169,8 +199,11 @@ static void end(struct printer *p, int row) {
   ptx_load(p, "", d, other, l.at);
   ptx_instruction(p, op, d, v, (const char *[]){ v, other });
   close_sets(p, l);
-  skip_neutral(p, d, kir_neutral(op, d), v, s.next);
-  ptx_combine(p, ".global", op, d, place_of(p, b, s.e), v);
+  if (p->survey.leaves) ptx_store(p, ".global", d, copy_element(p, row, block_number(p), s.e), v);
+  else {
+    skip_neutral(p, d, kir_neutral(op, d), v, s.next);
+    ptx_combine(p, ".global", op, d, place_of(p, b, s.e), v);
+  }
   close_sweep(p, s);
   ptx_place(p, in_place);
 }
@@ -204,6 +237,67 @@ void ptx_combine_copy(struct printer *p, int b, enum kir_op op, const char *addr
   ptx_place(p, done);
 }
 
+/* One round of exchanges in shared memory: of those that others were ahead of, is[i] stays true. The others exchange a number for
+ * itself, which is cheaper than a way around. */
+static void exchange(struct printer *p, const struct ptx_meeting *m, enum kir_op op, weft_dtype d, const char *const at[]) {
+  const char *bits = ptx_bits(d), *old[PTX_MEETING], *new[PTX_MEETING], *seen[PTX_MEETING];
+  for (int i = 0; i < m->n; i++) {
+    old[i] = ptx_own_of(p, d), new[i] = ptx_own_of(p, d), seen[i] = ptx_own_of(p, d);
+    ptx_line(p, "ld.volatile.shared.%s %s, [%s]", bits, old[i], at[i]);
+  }
+  for (int i = 0; i < m->n; i++) {
+    ptx_instruction(p, op, d, new[i], (const char *[]){ old[i], m->v[i] });
+    ptx_line(p, "selp.%s %s, %s, %s, %s", bits, new[i], new[i], old[i], m->is[i]);
+    ptx_line(p, "atom.shared.cas.%s %s, [%s], %s, %s", bits, seen[i], at[i], old[i], new[i]);
+  }
+  for (int i = 0; i < m->n; i++) ptx_line(p, "setp.ne.and.%s %s, %s, %s, %s", bits, m->is[i], seen[i], old[i], m->is[i]);
+}
+
+enum { ROUNDS = 4 }; /* few threads compete for a place: they have copies by lane */
+
+/* What is left after some rounds is combined in the warp first, one after the other. */
+static void exchange_all(struct printer *p, const struct ptx_meeting *m, enum kir_op op, weft_dtype d, const char *const at[]) {
+  const char *left = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *again = ptx_label(p, "exchange");
+  const char *done = ptx_label(p, "done");
+  ptx_line(p, "mov.u32 %s, %d", left, ROUNDS);
+  ptx_place_loop(p, again);
+  exchange(p, m, op, d, at);
+  ptx_line(p, "mov.pred %s, %s", more, m->is[0]);
+  for (int i = 1; i < m->n; i++) ptx_line(p, "or.pred %s, %s, %s", more, more, m->is[i]);
+  ptx_line(p, "@!%s bra %s", more, done);
+  ptx_line(p, "sub.u32 %s, %s, 1", left, left);
+  ptx_line(p, "setp.ne.u32 %s, %s, 0", more, left);
+  ptx_line(p, "@%s bra %s", more, again);
+  for (int i = 0; i < m->n; i++) {
+    const char *next = ptx_label(p, "next");
+    ptx_line(p, "@!%s bra %s", m->is[i], next);
+    ptx_combine(p, ".shared", op, d, at[i], m->v[i]);
+    ptx_place(p, next);
+  }
+  ptx_place(p, done);
+}
+
+void ptx_combine_meeting(struct printer *p) {
+  struct ptx_meeting *m = &p->meeting;
+  int b = m->store->buf, row = 0;
+  enum kir_op op = (enum kir_op)m->store->op;
+  const char *in_place = ptx_label(p, "in_place"), *done = ptx_label(p, "done"), *at[PTX_MEETING];
+  while (p->plan->rows[row].kind != PTX_COPY || p->plan->rows[row].of != b) row++;
+  ptx_line(p, "@$in_place%d bra %s", row, in_place);
+  for (int i = 0; i < m->n; i++) ptx_line(p, "cvta.to.shared.u64 %s, %s", at[i] = ptx_own(p, OWN_LONG), m->at[i]);
+  exchange_all(p, m, op, dtype_of(p, b), at);
+  ptx_line(p, "bra %s", done);
+  ptx_place(p, in_place);
+  for (int i = 0; i < m->n; i++) {
+    const char *next = ptx_label(p, "next");
+    ptx_line(p, "@!%s bra %s", m->is[i], next);
+    ptx_line(p, "cvta.to.global.u64 %s, %s", at[i], m->at[i]);
+    ptx_combine(p, ".global", op, dtype_of(p, b), at[i], m->v[i]);
+    ptx_place(p, next);
+  }
+  ptx_place(p, done);
+}
+
 void ptx_empty_outputs(struct printer *p) {
   for (int b = 0; b < p->k->n_bufs; b++) {
     uint8_t op = p->survey.bufs[b].private_op;
@@ -216,19 +310,6 @@ void ptx_empty_outputs(struct printer *p) {
 }
 
 /* ---- In order ----------------------------------------------------------------------------------------------------------- */
-
-/* The address of element e of the copy that iteration q has of the row's buffer. */
-static const char *copy_element(struct printer *p, int row, const char *q, const char *e) {
-  const char *at = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG);
-  ptx_line(p, "ld.param.u64 %s, [q_copies]", at);
-  ptx_line(p, "cvta.to.global.u64 %s, %s", at, at);
-  ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
-  ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", at, q, bytes, at);
-  ptx_line(p, "ld.param.s64 %s, [q_row%d]", bytes, row);
-  ptx_line(p, "add.s64 %s, %s, %s", at, at, bytes);
-  if (e) ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, e, p->plan->rows[row].width, at);
-  return at;
-}
 
 void ptx_copy_of(struct printer *p, const struct kir_stmt *loop) {
   for (int r = 0; r < p->plan->n_rows; r++) {
@@ -268,16 +349,17 @@ struct merging {
   const char *v;
 };
 
-static const char *word_of(struct printer *p, const char *special) {
-  const char *r = ptx_own(p, OWN_WORD);
-  ptx_line(p, "mov.u32 %s, %s", r, special);
-  return r;
+static const char *n_copies(struct printer *p) {
+  const struct kir_stmt *loop = p->survey.private_loop;
+  if (!p->survey.leaves) return loop->extent == KIR_BLOCKS ? ptx_n_blocks(p, loop) : ptx_lin(p, loop->at[0]);
+  const char *n = ptx_own(p, OWN_LONG);
+  ptx_line(p, "ld.param.s64 %s, [q_left]", n);
+  return n;
 }
 
 /* Iterations for each thread along y: a power of two, as few as all of them need. */
 static void divide_iterations(struct printer *p, struct merging *m) {
-  const char *n = ptx_own(p, OWN_WORD), *all = p->survey.private_loop->extent == KIR_BLOCKS
-    ? ptx_n_blocks(p, p->survey.private_loop) : ptx_lin(p, p->survey.private_loop->at[0]), *log = ptx_own(p, OWN_WORD);
+  const char *n = ptx_own(p, OWN_WORD), *all = n_copies(p), *log = ptx_own(p, OWN_WORD);
   const char *most = ptx_own(p, OWN_LONG);
   m->shift = ptx_own(p, OWN_WORD), m->parts = ptx_own(p, OWN_WORD), m->from = ptx_own(p, OWN_WORD), m->to = ptx_own(p, OWN_WORD);
   ptx_line(p, "max.s64 %s, %s, 0", most, all);
@@ -418,13 +500,13 @@ static void pairs(struct printer *p, const struct merging *m) {
   ptx_place(p, leave);
 }
 
-/* Onto what is there, or the empty value. */
+/* Onto what is there, or the empty value, which another entry has stored where copies are left. */
 static void merge_out(struct printer *p, const struct merging *m) {
   const char *is = ptx_own(p, OWN_PRED), *others = ptx_label(p, "others"), *old = ptx_own_of(p, m->d);
   ptx_line(p, "setp.eq.and.u32 %s, %s, 0, %s", is, m->y, m->is_inside);
   ptx_line(p, "@!%s bra %s", is, others);
   const char *at = place_of(p, m->buf, m->e);
-  if (buf_of(p, m->buf)->kind == KIR_OUT) ptx_mov(p, m->d, old, ptx_number(p, m->d, kir_empty(m->op, m->d)));
+  if (buf_of(p, m->buf)->kind == KIR_OUT && !p->survey.leaves) ptx_mov(p, m->d, old, ptx_number(p, m->d, kir_empty(m->op, m->d)));
   else ptx_load(p, ".global", dtype_of(p, m->buf), old, at);
   ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ old, m->v });
   ptx_store(p, ".global", dtype_of(p, m->buf), at, m->v);

@@ -256,7 +256,8 @@ static void fill_params(struct session *s) {
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
   if (p->has_sets) param(s, s->shape.sets);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
-  if (p->in_order) param(s, s->copies), param(s, s->shape.copy_bytes);
+  if (p->in_order || p->leaves) param(s, s->copies), param(s, s->shape.copy_bytes);
+  if (p->leaves) param(s, s->shape.copy_bytes ? s->shape.copies_bytes / s->shape.copy_bytes : 0);
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------ */
@@ -412,7 +413,8 @@ static int launch(struct session *s, double *ms) {
   if (r) return r;
   if (c->init) l[n++] = (struct cuda_launch){ c->init, fill_grid, fill_block, 0 };
   l[n++] = (struct cuda_launch){ c->entry, s->shape.grid, s->shape.block, s->shape.shared_bytes };
-  if (c->merge) l[n++] = (struct cuda_launch){ c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
+  if (c->merge && (s->c->plan.in_order || s->shape.copies_bytes))
+    l[n++] = (struct cuda_launch){ c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }
@@ -568,6 +570,7 @@ static bool may_reorder(void) {
 }
 static bool multiplies_halves(const struct device *d) { return (void)d, may_reorder() && lt_name(); }
 static bool attends(const struct device *d) { return (void)d, may_reorder(); }
+static bool reorders(const struct device *d) { return (void)d, may_reorder(); }
 static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
 static void *stream(const struct device *d) { return cuda_stream(gpu_of(d)); }
 static int order(const struct device *d, uint64_t s, bool is_ours_first) { return cuda_order(gpu_of(d), s, is_ours_first); }
@@ -581,7 +584,8 @@ static const struct device as_device = {
   .words_take = words_take, .words_give = words_give,
   .bundle_begin = bundle_begin, .bundle_renew = bundle_renew, .bundle_end = bundle_end, .bundle_start = bundle_start,
   .bundle_free = bundle_free,
-  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .attends = attends, .has = has, .stream = stream, .order = order,
+  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .reorders = reorders, .attends = attends, .has = has,
+  .stream = stream, .order = order,
 };
 
 enum { BESIDE_ROWS = 20 << 10 }; /* bytes of shared memory: a block of 4096 values that are folded, and results of folds */

@@ -104,11 +104,21 @@ static void load(struct printer *p, const struct kir_stmt *s, const struct where
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
 }
 
+/* For later, with what the other copies of the body combine. */
+static void meet(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_meeting *m = &p->meeting;
+  weft_dtype d = dtype_of(p, s->in[0]);
+  ptx_line(p, "mov.s64 %s, %s", m->at[m->n], ptx_address(p, s->buf, s->at));
+  ptx_mov(p, d, m->v[m->n], ptx_val(p, s->in[0]));
+  ptx_line(p, "mov.pred %s, 1", m->is[m->n++]);
+}
+
 static void store(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
   const char *space = ptx_space(p, s->buf), *guard = p->guard;
   const char *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others");
   bool meets = !w->lane && meets_others(p, s->buf);
+  if (p->meeting.store == s) { meet(p, s); return; }
   if (ptx_chain_store(p, s) || ptx_walk_store(p, s)) return;
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
@@ -350,12 +360,90 @@ static void place_copies(struct printer *p, const struct kir_stmt *loop, const c
   else ptx_place_loop(p, label);
 }
 
+/* The body ends with what combines in a private output, of which other iterations may hit any place; NULL: it does not. */
+static const struct kir_stmt *scatters_at_end(struct printer *p, const struct kir_stmt *loop) {
+  const struct kir_stmt *s = loop->body.last;
+  if (!s || loop->kind != KIR_LANE || s->kind != KIR_STORE || s->op == KIR_SET || survey_is_own(&p->survey, s->buf)) return NULL;
+  if (p->survey.bufs[s->buf].private_op == KIR_OPS) return NULL;
+  for (const struct kir_stmt *x = loop->body.first; x != s; x = x->next)
+    if (x->kind == KIR_STORE && x->buf == s->buf) return NULL;
+  return s;
+}
+
+/* .. by exchanges, of which those of a thread need not wait for each other. */
+static const struct kir_stmt *exchanges_at_end(struct printer *p, const struct kir_stmt *loop) {
+  const struct kir_stmt *s = scatters_at_end(p, loop);
+  bool is_float = s && kir_is_float((weft_dtype)p->k->bufs[s->buf].dtype);
+  return s && (s->op == KIR_MUL || (is_float && (s->op == KIR_MIN || s->op == KIR_MAX))) ? s : NULL;
+}
+
+static void begin_meeting(struct printer *p, const struct kir_stmt *loop, int copies) {
+  struct ptx_meeting *m = &p->meeting;
+  *m = (struct ptx_meeting){ .store = copies <= PTX_MEETING ? exchanges_at_end(p, loop) : NULL };
+  for (int i = 0; m->store && i < copies; i++) {
+    ptx_line(p, "mov.pred %s, 0", m->is[i] = ptx_own(p, OWN_PRED));
+    ptx_line(p, "mov.s64 %s, %s", m->at[i] = ptx_own(p, OWN_LONG), p->base[m->store->buf]);
+    ptx_line(p, "mov.%s %s, 0", ptx_bits(dtype_of(p, m->store->in[0])), m->v[i] = ptx_own_of(p, dtype_of(p, m->store->in[0])));
+  }
+}
+
+/* The copies of a body, one after the other; what they load was asked for before if `is_early`. */
+static void all_copies(struct printer *p, const struct kir_stmt *s, const char *step, int copies, bool is_early, struct where w) {
+  int n_checks = p->n_checks;
+  begin_meeting(p, s, copies);
+  for (int i = 0; i < copies; i++) {
+    p->early.turn = is_early ? i : -1;
+    p->n_checks = n_checks;
+    one_copy(p, s, step, w);
+  }
+  if (p->meeting.store) ptx_combine_meeting(p);
+  p->meeting.store = NULL;
+  p->n_checks = n_checks;
+}
+
+/* What the copies after these load, from `next` on, into registers of its own, if there are as many. */
+static struct ptx_early ask_for_next(struct printer *p, const struct kir_stmt *s, const char *next, const char *is,
+                                     const char *step, int copies) {
+  struct ptx_early now = p->early, later;
+  const char *var = ptx_val(p, s->var);
+  p->reg[s->var] = next, p->guard = is;
+  early_loads(p, s, step, copies);
+  p->reg[s->var] = var, p->guard = NULL;
+  later = p->early, p->early = now;
+  return later;
+}
+
+/* So many copies of a body that scatters, while there are as many steps to come: what the next of them load is on its way while
+ * these combine. */
+static void scatter_together(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, int copies,
+                             struct where w) {
+  const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED), *next = ptx_own(p, OWN_LONG);
+  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *last = ptx_own(p, OWN_LONG), *all = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mul.lo.s64 %s, %s, %d", last, step, copies - 1);
+  ptx_line(p, "mul.lo.s64 %s, %s, %d", all, step, copies);
+  ptx_line(p, "add.s64 %s, %s, %s", ahead, var, last);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, ahead, end);
+  ptx_line(p, "@%s bra %s", is, few);
+  early_loads(p, s, step, copies);
+  place_copies(p, s, many);
+  ptx_line(p, "add.s64 %s, %s, %s", next, var, all);
+  ptx_line(p, "add.s64 %s, %s, %s", ahead, next, last);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, ahead, end);
+  struct ptx_early later = ask_for_next(p, s, next, is, step, copies);
+  all_copies(p, s, step, copies, true, w);
+  ptx_line(p, "@!%s bra %s", is, few);
+  for (int k = 0; k < later.n; k++)
+    for (int i = 0; i < copies; i++) ptx_mov(p, dtype_of(p, later.s[k]->out[0]), p->early.reg[k][i], later.reg[k][i]);
+  ptx_line(p, "bra %s", many);
+  place_copies(p, s, few);
+}
+
 /* So many copies of the body at a time, while there are as many steps to come. */
 static void together(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, int copies, struct where w) {
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *more = ptx_own(p, OWN_LONG);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few");
   bool walks = p->walks && p->walks->loop == s, is_ahead = false;
-  int n_checks = p->n_checks;
+  if (!walks && scatters_at_end(p, s)) { scatter_together(p, s, end, step, copies, w); return; }
   ptx_line(p, "mul.lo.s64 %s, %s, %d", more, step, copies - 1);
   place_copies(p, s, many);
   ptx_line(p, "add.s64 %s, %s, %s", ahead, var, more);
@@ -364,12 +452,7 @@ static void together(struct printer *p, const struct kir_stmt *s, const char *en
   look(p, s, copies);
   if (walks) is_ahead = ptx_walks_ahead(p, p->walks, copies, NULL);
   else early_loads(p, s, step, copies);
-  for (int i = 0; i < copies; i++) {
-    p->early.turn = is_ahead || !walks ? i : -1;
-    p->n_checks = n_checks;
-    one_copy(p, s, step, w);
-  }
-  p->n_checks = n_checks;
+  all_copies(p, s, step, copies, is_ahead || !walks, w);
   if (is_ahead) p->walks->is_ahead = false;
   if (walks) ptx_walks_settle(p, p->walks);
   ptx_line(p, "bra %s", many);

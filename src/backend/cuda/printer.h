@@ -73,6 +73,15 @@ struct ptx_chain {
   const char *kept[PTX_CHAINED], *is_own; /* is_own: the step is this lane's */
 };
 
+/* What the copies of a body combine into a private output by exchanges: all of them at once, behind the last (nest.c, copies.c). */
+enum { PTX_MEETING = 16 };
+struct ptx_meeting {
+  const struct kir_stmt *store;    /* NULL: there is none */
+  int n;
+  const char *at[PTX_MEETING], *v[PTX_MEETING], *is[PTX_MEETING]; /* is: whether the lane has come there, and not failed a check; at
+                                      is an address of its copy in any case */
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -94,6 +103,7 @@ struct printer {
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   struct ptx_early early;
   struct ptx_held held;
+  struct ptx_meeting meeting;
   const struct ptx_chain *chain; /* NULL: none is printed */
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   bool *made;                /* by value: arithmetic made it, so that nobody counts on the pattern of a NaN */
@@ -337,6 +347,7 @@ void ptx_attention_aligned(struct printer *);
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */
 void ptx_copies_end(struct printer *);    /* combines the copies into the outputs */
 void ptx_combine_copy(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* into one of those */
+void ptx_combine_meeting(struct printer *); /* what the copies of a body have left */
 void ptx_empty_outputs(struct printer *); /* the body of the entry that comes before */
 void ptx_copy_of(struct printer *, const struct kir_stmt *private_loop); /* in order: neutral copies of this iteration */
 void ptx_combine_own(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* in such a copy */

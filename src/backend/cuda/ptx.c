@@ -138,7 +138,8 @@ static void params(struct printer *p, struct text *out) {
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
   if (p->plan->has_sets) param(out, "s64", "q_sets");
   if (p->plan->has_block) param(out, "s64", "q_block");
-  if (p->plan->in_order) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
+  if (p->plan->in_order || p->plan->leaves) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
+  if (p->plan->leaves) param(out, "s64", "q_left");
 }
 
 /* ---- What the statements use ----------------------------------------------------------------------------------------------- */
@@ -298,6 +299,8 @@ enum { BLOCKS_OF_FOLDS = 3, BLOCKS_OF_TIME = 1 };
 /* Rows that are gone through several times, of f32: the linker's compiler takes 96 registers for a softmax, so that a processor has
  * one block of 512 threads, where 62 do. */
 enum { BLOCKS_OF_ROWS = 2 };
+/* Of 1024 threads that exchange: unless it is told, the compiler leaves room for two and puts registers into memory. */
+enum { BLOCKS_OF_SETS = 1 };
 
 static bool has_doubles(const struct kir_kernel *k) {
   for (int v = 0; v < k->n_vals; v++) if (k->vals[v].kind == KIR_RESULT && k->vals[v].dtype == WEFT_F64) return true;
@@ -307,6 +310,7 @@ static bool has_doubles(const struct kir_kernel *k) {
 static int blocks_wanted(const struct printer *p) {
   const struct kir_block *b = &p->k->body;
   const struct survey *s = &p->survey;
+  if (p->plan->has_sets) return BLOCKS_OF_SETS;
   if (s->is_cooperative && s->is_ordered && !s->is_dealt && !s->is_one_warp && !has(b, KIR_CARRY) && !has_doubles(p->k))
     return BLOCKS_OF_ROWS;
   return has(b, KIR_CARRY) ? BLOCKS_OF_TIME : has(b, KIR_SERIAL) && !p->survey.is_cooperative ? BLOCKS_OF_FOLDS : 0;
@@ -373,7 +377,7 @@ static void heading(struct printer *p, struct text *out) {
   if (p->plan->product)
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
-  if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
+  if (p->plan->in_order || p->plan->leaves) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGED_BYTES);
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
   if (p->plan->running_entry) text_add(out, ".extern .shared .align 16 .b8 running[];\n");
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
@@ -414,7 +418,7 @@ enum { LONG_TEXT = 100 << 10 }; /* of the main entry: it waits for arithmetic, w
 static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
-  plan->merge = p->survey.in_order ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
+  plan->merge = p->survey.in_order || p->survey.leaves ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
   if (ptx_has_floats(&p->survey)) plan->floats_dtype = (weft_dtype)p->k->bufs[p->survey.product.a->buf].dtype;
   for (int i = 0; i < PTX_FLOATS && ptx_has_floats(&p->survey); i++)
     plan->floats[i] = ptx_textf(p, "weft_%s_floats%d", p->k->name, i);

@@ -62,7 +62,7 @@ enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FI
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
  * number that ends the kernel if it is found there; the scratch buffer (0: rows lie in shared memory) and the bytes a block has
  * of it; the offset of every row (a copy: -1, combine in place); how many sets of copies there are, a power of two; the length
- * of a block of the private loop; the copies of iterations, and the bytes of one. */
+ * of a block of the private loop; the copies of iterations or blocks of threads, the bytes of one, and how many blocks left one. */
 struct ptx_plan {
   struct arena *arena;
   size_t heading_bytes, end[PTX_PARTS]; /* of the text: its heading, and where its parts end, which follow each other; the heading
@@ -148,11 +148,13 @@ struct ptx_plan {
                                have several copies of them */
   bool has_block;           /* the length of private blocks may be chosen */
   bool in_order;            /* every iteration of the private loop has copies of its own, in memory */
+  bool leaves;              /* blocks of threads leave the copy of the one private output in memory for merge, where they had it in
+                               shared memory */
   struct ptx_lin block_n, block_b; /* of the private loop; blocks of 1 where it has none */
   size_t partial_bytes;     /* static shared memory */
 };
 
-enum { MERGE_THREADS = 256 };
+enum { MERGE_THREADS = 256, MERGED_BYTES = 8 * MERGE_THREADS };
 
 struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may have */ };
 
@@ -162,7 +164,7 @@ struct ptx_shape {
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
   size_t sets;              /* of copies of private outputs, in shared memory */
   bool is_alone;            /* .. which is all that a processor has */
-  size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
+  size_t copy_bytes, copies_bytes; /* in_order, leaves: the copies of an iteration or a block of threads, and of all */
   unsigned merge_grid[3], merge_block[3];
   bool is_product;          /* the grid is that of the entry by tiles */
   bool is_halves;           /* .. or of the entry by tensor cores of this form */

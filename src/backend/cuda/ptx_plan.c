@@ -7,7 +7,8 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
+enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, UNKNOWN = 1024 };
+enum { BLOCKS_A_PROCESSOR = 4, BLOCKS_WITH_SETS = 2 };
 enum { GRID_X = INT32_MAX, MOST_SETS = 32, RESERVED_BYTES = 1 << 10 }; /* of shared memory, in each block of threads */
 /* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
  * threads. */
@@ -169,7 +170,7 @@ static void copies(struct ptx_planner *m) {
   }
   bool is_known = lin(m, p->at[0], &m->plan->block_n) && (p->extent != KIR_BLOCKS || lin(m, p->at[1], &m->plan->block_b));
   m->plan->has_block = m->s->may_reblock;
-  m->plan->in_order = m->s->in_order;
+  m->plan->in_order = m->s->in_order, m->plan->leaves = m->s->leaves;
   if ((m->s->may_reblock || m->s->in_order) && !is_known && !m->why) m->why = "a length that is known only inside the kernel";
 }
 
@@ -295,7 +296,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
-  plan->n_params += plan->has_block + plan->has_sets + 2 * plan->in_order + 2 * plan->has_stop;
+  plan->n_params += plan->has_block + plan->has_sets + 2 * plan->in_order + 3 * plan->leaves + 2 * plan->has_stop;
   return m.why;
 }
 
@@ -407,7 +408,14 @@ static int64_t elements_of(const struct user *u, const struct ptx_row *r) {
   return n;
 }
 
-/* The copies of an iteration, one after the other; how they are merged: threads along elements, then along iterations. */
+/* How copies of so many elements are merged: threads along elements, x of them at most, then along iterations. */
+static void merge_shape(struct ptx_shape *s, int64_t elements, int64_t x) {
+  x = power_at_least(elements, x);
+  s->merge_block[0] = (unsigned)x, s->merge_block[1] = (unsigned)(MERGE_THREADS / x), s->merge_block[2] = 1;
+  s->merge_grid[0] = (unsigned)least(parts(elements, x), GRID_X), s->merge_grid[1] = s->merge_grid[2] = 1;
+}
+
+/* The copies of an iteration, one after the other. */
 static bool place_in_order(const struct user *u, struct ptx_shape *s) {
   int64_t at = 0, elements = 1, all;
   for (int r = 0; r < u->p->n_rows; r++) {
@@ -420,9 +428,7 @@ static bool place_in_order(const struct user *u, struct ptx_shape *s) {
   }
   if (__builtin_mul_overflow(at, iterations(u), &all)) return false;
   s->copy_bytes = (size_t)at, s->copies_bytes = (size_t)all;
-  int64_t x = power_at_least(elements, 32);
-  s->merge_block[0] = (unsigned)x, s->merge_block[1] = (unsigned)(MERGE_THREADS / x), s->merge_block[2] = 1;
-  s->merge_grid[0] = (unsigned)least(parts(elements, x), GRID_X), s->merge_grid[1] = s->merge_grid[2] = 1;
+  merge_shape(s, elements, 32);
   return true;
 }
 
@@ -434,9 +440,9 @@ static int64_t sets_for(int64_t blocks, int64_t before, int64_t of_set, int64_t 
 }
 
 /* Copies of private outputs stand in what is left of the shared memory, as far as they fit. Where they are combined by exchanges,
- * the lanes of a warp have sets of copies of their own: else half of the exchanges fail, and lanes meet in banks. Where that takes
- * the whole memory of a processor, one block of twice the threads has it: adding 16M numbers into 1024 places took 0.089 ms so on
- * an H200, 0.115 with 8 sets for each of four blocks. */
+ * the lanes of a warp have sets of copies of their own: else half of the exchanges fail, and lanes meet in banks. Registers have
+ * room for 1024 threads: two blocks, or one of twice the threads where sets take the whole memory of a processor. Adding 16M
+ * numbers into 1024 places took 0.089 ms so on an H200, 0.115 with 8 sets for each of four blocks. */
 static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room) {
   int64_t before = (int64_t)s->shared_bytes, of_set = 0;
   for (int r = 0; r < u->p->n_rows; r++) {
@@ -448,7 +454,7 @@ static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room
   }
   s->sets = 1;
   if (u->p->has_sets && of_set) {
-    s->sets = (size_t)sets_for(BLOCKS_A_PROCESSOR, before, of_set, room);
+    s->sets = (size_t)sets_for(BLOCKS_WITH_SETS, before, of_set, room);
     s->is_alone = s->sets < MOST_SETS;
     if (s->is_alone) s->sets = (size_t)sets_for(1, before, of_set, room);
   }
@@ -500,18 +506,43 @@ static bool has_copies(const struct user *u, const struct ptx_shape *s) {
   return false;
 }
 
+enum { LINE_ELEMENTS = 128 }; /* of a byte or more */
+enum { LEFT_TOGETHER = 8 }; /* elements of copies that were left, side by side in a block of threads: 32 bytes of f32 */
+
+/* Every block of threads has room for the copy that it leaves. */
+static bool place_left(const struct user *u, struct ptx_shape *s) {
+  const struct ptx_row *row = u->p->rows;
+  while (row->kind != PTX_COPY) row++;
+  int64_t n = (int64_t)s->grid[0] * s->grid[1] * s->grid[2], all;
+  if (s->row_at[row - u->p->rows] < 0) return true;
+  s->copy_bytes = (size_t)row_bytes(u, row);
+  if (__builtin_mul_overflow((int64_t)s->copy_bytes, n, &all)) return false;
+  s->copies_bytes = (size_t)all;
+  merge_shape(s, elements_of(u, row), LEFT_TOGETHER);
+  return true;
+}
+
+/* Of a block of the private loop: as many blocks as keep the machine busy. Where nothing but copies lies in rows they may be longer
+ * than in the text: a thread goes on and on, and what it loads next is on its way. They begin with whole lines of memory. */
+static int64_t private_length(const struct user *u, int64_t blocks) {
+  int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));
+  int64_t each = most(1, parts(n, blocks));
+  bool has_others = false;
+  for (int r = 0; r < u->p->n_rows; r++) has_others |= u->p->rows[r].kind != PTX_COPY;
+  if (each <= b) return each;
+  return has_others ? b : (each + LINE_ELEMENTS - 1) / LINE_ELEMENTS * LINE_ELEMENTS;
+}
+
 static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
   int64_t threads = least(ROW_THREADS,
       (parts(lanes, u->p->is_single || u->p->is_recurrent ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
   bool is_large = (int64_t)s->shared_bytes > (int64_t)u->m->shared_bytes / (FEW_BLOCKS + 1) || s->row_bytes;
-  int64_t most_dealt = is_large ? ROW_THREADS : DEALT_THREADS, blocks = s->is_alone ? 1 : BLOCKS_A_PROCESSOR;
+  int64_t most_dealt = is_large ? ROW_THREADS : DEALT_THREADS;
+  int64_t blocks = s->is_alone ? 1 : u->p->has_sets ? BLOCKS_WITH_SETS : BLOCKS_A_PROCESSOR;
   if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), most_dealt));
   else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
-  if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */
-    int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));
-    s->block_length = least(b, most(1, parts(n, blocks * u->m->n_processors)));
-  }
+  if (u->p->has_block) s->block_length = private_length(u, blocks * u->m->n_processors);
   rows = longest(u, PTX_ROWS, s->block_length);
   if (s->row_bytes || has_copies(u, s)) limit = blocks * u->m->n_processors;
   if (s->is_alone) threads *= 2;
@@ -540,7 +571,7 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
                struct arena *arena, struct ptx_shape *s) {
   struct user u = { p, m, sizes, args };
   *s = (struct ptx_shape){ .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
-  int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes;
+  int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes - (p->leaves ? MERGED_BYTES : 0);
   if (s->row_at && ptx_attention_shape(p, sizes, args, s)) return true;
   if (!s->row_at || !place_rows(&u, s, room)) return false;
   if (!p->in_order) place_copies(&u, s, room);
@@ -548,5 +579,5 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
   if (product_shape(&u, s)) return true;
   if (p->is_cooperative) cooperate(&u, s);
   else spread(&u, s);
-  return true;
+  return !p->leaves || place_left(&u, s);
 }

@@ -366,6 +366,7 @@ static void find_order(struct survey_walk *w) {
     if (!names_lane) is_owned = false;
   }
   if (is_scatter && !s->is_exact) s->in_order = false;
+  s->leaves = s->private_loop && !s->in_order && s->private_loop->n_private == 1 && s->private_loop->private[0].op == KIR_MUL;
   s->is_once = s->in_order;
   for (int i = 0; s->is_once && i < s->private_loop->n_private; i++) s->is_once = is_stored_once(w,
       s->private_loop->private[i].buf);

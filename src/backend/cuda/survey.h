@@ -36,7 +36,9 @@ struct survey {
   bool is_dealt;                 /* .. but where rows are kept all threads compute, and a warp adds up what they left in a row */
   bool is_exact;                 /* the environment variable WEFT_EXACT: scattered sums and products of floats have an order too */
   bool in_order;                 /* private copies are those of iterations, in memory, and combine in the order of the language */
-  bool is_once;                  /* .. and every place of a copy is stored just once: nothing need be there before */
+  bool leaves;                   /* blocks of threads leave their copies in memory, and an entry behind combines them: products,
+                                    which no instruction combines there */
+  bool is_once;                  /* in_order, and every place of a copy is stored just once: nothing need be there before */
   bool may_reblock;              /* the length of its blocks is nobody else's concern */
   struct survey_product product;
   const char *why;
