@@ -1,11 +1,12 @@
 /* contract.c -- products of matrices: how much of the processor's fma they use, or of its memory where there is little to
  * compute.
  *
- *   contract [seconds a row [which]]        which: rows with this in their names; products: the first table; epilogue
+ *   contract [seconds a row [which [processor]]]   which: rows with this in their names; products: the first table; epilogue
  *
  * Each product takes turns with a loop that does nothing but fma, on one thread and on all. GFLOP/s count two operations a
  * product; the fraction is of what that loop reached in f32 on as many threads; of both the best round counts. bf16 and
- * small integers may go beyond 1: they are multiplied in pairs.
+ * small integers may go beyond 1: they are multiplied in pairs. With `processor` only the products, on one thread, by the time of
+ * the processor: for a machine that others use.
  *
  * Where there is a CBLAS (WEFT_BLAS names one, else the first that is found), some of them take turns with it: a ratio above 1
  * says that asking for it pays. */
@@ -148,11 +149,12 @@ static void row(const struct product *p) {
     spin[i] = (struct entrant){ .run = run_fma, .ctx = &fma[i] };
     product[i] = (struct entrant){ .run = run_product, .ctx = &runs[i] };
   }
-  int rounds = measure_turns(4, (struct entrant *[]){ &spin[0], &product[0], &spin[1], &product[1] }, seconds);
+  int sides = measures_processor ? 1 : 2;
+  int rounds = measure_turns(2 * sides, (struct entrant *[]){ &spin[0], &product[0], &spin[1], &product[1] }, seconds);
   double work = 2.0 * (double)p->m * (double)p->n * (double)p->k;
   double bytes = (double)weft_dtype_bytes(p->t) * ((double)p->m * (double)p->k + (double)p->k * (double)p->n + (double)p->m * (double)p->n);
   printf("  %-26s %-5s", p->name, weft_dtype_name(p->t));
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < sides; i++) {
     double t = best(&product[i], rounds), peak = fma[i].operations / best(&spin[i], rounds);
     printf("  %10.1f %8.1f %6.2f %7.1f", t / 1e3, work / t, work / t / peak, bytes / t);
   }
@@ -232,6 +234,9 @@ int main(int argc, char **argv) {
     { "4096x8 by 8x4096", WEFT_F32, 4096, 4096, 8, plain },
     { "8x4096 by 4096^2", WEFT_F32, 8, 4096, 4096, plain },
     { "8x4096 by 4096^2, b'", WEFT_F32, 8, 4096, 4096, b_turned },
+    { "encoder, 5376x384 by 384^2", WEFT_F32, 5376, 384, 384, plain }, /* 64x84 tokens (bench/compare); of 24, 6 and 6 such products */
+    { "encoder, by 384x1536", WEFT_F32, 5376, 1536, 384, plain },
+    { "encoder, by 1536x384", WEFT_F32, 5376, 384, 1536, plain },
     { "512^3", WEFT_F64, 512, 512, 512, plain },
     { "1024^3", WEFT_BF16, 1024, 1024, 1024, plain },
     { "vector by 4096^2, b'", WEFT_BF16, 1, 4096, 4096, b_turned },
@@ -240,8 +245,9 @@ int main(int argc, char **argv) {
     { "512^3", WEFT_I32, 512, 512, 512, plain },
   };
   if (argc > 1) seconds = atof(argv[1]);
-  bool is_first_only = argc > 2 && !strcmp(argv[2], "products");
-  const char *which = argc > 2 && !is_first_only ? argv[2] : "";
+  measures_processor = argc > 3 && !strcmp(argv[3], "processor");
+  bool has_all_rows = argc > 2 && !strcmp(argv[2], "products"), is_first_only = has_all_rows || measures_processor;
+  const char *which = argc > 2 && !has_all_rows ? argv[2] : "";
   printf("products of matrices, one thread and %d; us, GFLOP/s, fraction of the fma of f32, GB/s of operands and result\n", pool_threads());
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) if (strstr(products[i].name, which)) row(&products[i]);
   if (is_first_only) return 0;

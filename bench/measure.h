@@ -18,6 +18,7 @@ struct entrant {
 struct figure { double middle, low, high; }; /* median and quartiles */
 
 double clock_ns(void);
+extern bool measures_processor; /* turns are timed by what the process computed for, not by the clock: for a machine that others use */
 
 /* Rounds until `seconds` have passed, at least 5; in each round every entrant has its turn. Returns how many rounds. */
 int measure_turns(int n, struct entrant *const entrants[], double seconds);
