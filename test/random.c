@@ -60,6 +60,19 @@ TEST(integers_and_truths_are_those_recorded) {
   weft_scope_discard(s);
 }
 
+/* Words within rounding of p 2^32: recorded of keys and places where one of them falls. */
+TEST(truths_whose_word_is_all_but_p_are_those_recorded) {
+  static const struct { uint64_t seed; int64_t n, place; double p; } at[] = {
+    { 2147483648u, 65537, 56576, 0.3 }, { 19, 262144, 92544, 0.5 }, { 3, 262144, 240522, 0.7 }, { 2, 262144, 120247, 0.9 },
+    { 3, 262144, 49741, 0.9 } };
+  weft_scope *s = weft_scope_open();
+  for (int i = 0; i < 5; i++) {
+    weft_array *y = weft_random_bernoulli(weft_random_key(at[i].seed), of(WEFT_BOOL, at[i].n), weft_scalar(at[i].p));
+    EXPECT_F64(weft_cast(weft_slice(y, 0, at[i].place, at[i].place + 1, 1), WEFT_F64), 1);
+  }
+  weft_scope_discard(s);
+}
+
 /* Theirs is up to 3.8 ulp off the quantile, ours 1.9. */
 TEST(normal_draws_are_near_those_recorded) {
   weft_scope *s = weft_scope_open();
