@@ -29,6 +29,12 @@ static weft_array *made(int which, weft_array *x) {
     case 7: /* sums whose last bits show the order */
       d = weft_mul(weft_cast(x, WEFT_F32), weft_scalar(0.1));
       return weft_add(weft_mul(d, weft_scalar(1e-9)), weft_sum(d, 1));
+    case 8: return weft_mul(x, weft_rsqrt(weft_add(weft_mean(weft_mul(x, x), 1), weft_scalar(1e-5))));
+    case 9: return weft_logsumexp(x, 1);
+    case 10:
+      d = weft_mul(x, weft_rsqrt(weft_add(weft_mean(weft_mul(x, x), 1), weft_scalar(1e-5))));
+      return weft_grad(weft_sum(weft_mul(weft_mul(d, d), d), WEFT_ALL), 1, &x, &x), x;
+    case 11: return weft_var(x, 1, 0);
     default:
       d = weft_sub(x, weft_mean(x, 1));
       return weft_cast(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), WEFT_F16);
@@ -162,6 +168,19 @@ TEST(cuda_rows_that_take_the_place_of_others_have_the_bits_of_the_host) {
   expect_same(WEFT_F32, rows, 50257, 3, 0);
   expect_same(WEFT_F32, rows, 30002, 3, 1);
   expect_same(WEFT_F32, rows, 29999, 3, 3);
+}
+
+/* Sums of what is not kept: of squares, of exponentials, in a gradient. */
+TEST(cuda_long_rows_that_are_folded_again_have_the_bits_of_the_host) {
+  static const int64_t lengths[] = { 4100, 5003, 16384, 20001, 33000 };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int what = 8; what < 12; what++)
+    for (int l = 0; l < 5; l++) expect_same(WEFT_F32, 2 + l, lengths[l], what, (what + l) % 2 ? 0 : 3);
+  expect_same(WEFT_F32, 13, 16384, 8, 0);
+  expect_same(WEFT_F32, 9, 30001, 10, 0);
+  expect_same(WEFT_BF16, 3, 8200, 8, 0);
+  expect_same(WEFT_F64, 3, 5002, 8, 0);
 }
 
 /* One kernel on views that begin anywhere, of sizes that come again: how the first was launched is remembered, and not for all. */

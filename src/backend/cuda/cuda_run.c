@@ -306,7 +306,7 @@ static int compute_shape(struct session *s) {
   if (!ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
   if (p->locals_are_shared && s->shape.row_bytes)
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
-  ptx_wide_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_wide_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);

@@ -82,6 +82,18 @@ struct ptx_meeting {
                                       is an address of its copy in any case */
 };
 
+/* Loads of the first loop of a long row whose place in shared memory is free in its last loop: there the next row is asked for
+ * (gpu_wide.c). */
+enum { PTX_ASKED = 4 };
+struct ptx_asked {
+  const struct kir_stmt *load, *last; /* last: the loop that needs the place for the last time */
+  int row;                         /* where it is kept */
+  const char *length;              /* elements of the row that were asked for, from the first whole 16 bytes on */
+  const char *end;                 /* of the row that is loaded: where these end */
+  const char *from;                /* of the next row: where they begin in memory */
+  const char *is_rest;             /* whether the part of it that is loaded goes beyond that */
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -119,6 +131,8 @@ struct printer {
   int tile_column;           /* .. and columns from there */
   struct { const char *by, *head, *end; } shift; /* gpu_wide.c: elements by which kept rows begin later; and of the row, where whole
                                 16 bytes begin and end. NULL: none are shifted */
+  struct ptx_asked asked[PTX_ASKED];
+  int n_asked;
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
@@ -276,7 +290,7 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 /* gpu_wide.c: threads take several neighbours of a lane loop at once. */
 bool ptx_is_crossed(const struct printer *, int width); /* every other 128 bytes of what ptx_add_left adds are */
 /* The first lane loop; NULL: the kernel is none that goes so. */
-const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
+const struct kir_stmt *ptx_find_wide(const struct survey *, const struct ptx_plan *, const struct shape_class *, struct ptx_wide *);
 bool ptx_find_short(const struct survey *, const struct ptx_wide *, struct ptx_nest *); /* rows that a thread can fold */
 void ptx_short_body(struct printer *);
 void ptx_wide_body(struct printer *);

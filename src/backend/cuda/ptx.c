@@ -455,6 +455,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
   plan->wide.groups = last.groups;
   part(&last, out, plan, PTX_LONG, plan->long_entry, ptx_long_body);
+  plan->wide.asks = last.n_asked > 0;
   part(&last, out, plan, PTX_SHIFTED, plan->shifted_entry, ptx_shifted_body);
   part(&last, out, plan, PTX_LOOSE, plan->loose_entry, ptx_loose_body);
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);

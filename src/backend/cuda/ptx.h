@@ -95,6 +95,7 @@ struct ptx_plan {
     const struct kir_stmt *along; /* while it is printed: NULL, or an access along the row, from whose elements all others are a
                                multiple of 16 bytes away if their strides are alike: there is shifted_entry too */
     int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
+    bool asks;              /* long rows: blocks of threads that go from row to row ask for the next one */
     int groups;             /* of neighbours, a step apart, that a thread has at a time */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
@@ -162,6 +163,7 @@ struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may 
 struct ptx_shape {
   unsigned grid[3], block[3];
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
+  size_t fold_bytes;        /* of the rows: of those that are folded, the last ones */
   size_t sets;              /* of copies of private outputs, in shared memory */
   bool is_alone;            /* .. which is all that a processor has */
   size_t copy_bytes, copies_bytes; /* in_order, leaves: the copies of an iteration or a block of threads, and of all */
@@ -194,8 +196,8 @@ bool ptx_attention_shape(const struct ptx_plan *, const int64_t sizes[], const u
 /* Turns it into that of aligned_entry, where its operands stand so. */
 bool ptx_attention_aligned_shape(const struct ptx_plan *, const struct bound bufs[], struct ptx_shape *);
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
-bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
-                    struct ptx_shape *);
+bool ptx_wide_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    const struct bound bufs[], struct ptx_shape *);
 bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                        struct ptx_shape *); /* likewise */
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */

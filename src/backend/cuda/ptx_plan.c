@@ -238,7 +238,7 @@ static bool nest(struct ptx_planner *m, struct ptx_nest *x) {
 }
 
 static void wide(struct ptx_planner *m, const struct shape_class *shape) {
-  const struct kir_stmt *lane = m->why ? NULL : ptx_find_wide(m->s, shape, &m->plan->wide);
+  const struct kir_stmt *lane = m->why ? NULL : ptx_find_wide(m->s, m->plan, shape, &m->plan->wide);
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
   else if (!ptx_find_short(m->s, &m->plan->wide, &m->plan->shorts) || !nest(m, &m->plan->shorts))
     m->plan->shorts = (struct ptx_nest){ 0 };
@@ -375,16 +375,24 @@ static int64_t row_bytes(const struct user *u, const struct ptx_row *r) {
   return (n + 15) / 16 * 16;
 }
 
-/* Kept rows and locals first: all in shared memory, or none. */
-static bool place_rows(const struct user *u, struct ptx_shape *s, int64_t room) {
-  int64_t at = 0;
+static bool place_rows_of(const struct user *u, struct ptx_shape *s, bool of_folds, int64_t *at) {
   for (int r = 0; r < u->p->n_rows; r++) {
-    if (u->p->rows[r].kind == PTX_COPY) continue;
+    if (u->p->rows[r].kind == PTX_COPY || (u->p->rows[r].kind == PTX_FOLD) != of_folds) continue;
     int64_t bytes = row_bytes(u, &u->p->rows[r]);
     if (bytes < 0) return false;
-    s->row_at[r] = u->p->rows[r].shares >= 0 ? s->row_at[u->p->rows[r].shares] : at;
-    if (u->p->rows[r].shares < 0) at += bytes;
+    s->row_at[r] = u->p->rows[r].shares >= 0 ? s->row_at[u->p->rows[r].shares] : *at;
+    if (u->p->rows[r].shares < 0) *at += bytes;
   }
+  return true;
+}
+
+/* Kept rows and locals first, then what is folded: all in shared memory, or none. */
+static bool place_rows(const struct user *u, struct ptx_shape *s, int64_t room) {
+  int64_t at = 0, kept;
+  if (!place_rows_of(u, s, false, &at)) return false;
+  kept = at;
+  if (!place_rows_of(u, s, true, &at)) return false;
+  s->fold_bytes = (size_t)(at - kept);
   if (at <= room) s->shared_bytes = (size_t)at;
   else s->row_bytes = (size_t)at;
   return true;
