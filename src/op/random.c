@@ -323,7 +323,7 @@ RANDOM2(normal, REALS, "mean", REAL, 0, "sd", FINITE_SCALE, 1) {
   return weft_add(weft_mul(random_normal(d, 0, 1), d->p[1]), d->p[0]);
 }
 
-/* The word is below p times what comes after 2^32 in f32, as MLX has it: 2^32 itself, which large words are rounded to, is below. */
+/* The word is below p times what comes after 2^32 in f32, as MLX has it: 2^32, which large words are rounded to, is below it. */
 RANDOM1(bernoulli, TRUTHS, "p", PROBABILITY, 0.5) {
   return weft_lt(weft_cast(words(d, WEFT_U32, 0, 1), WEFT_F32), weft_mul(d->p[0], number(WEFT_F32, 0x1.000002p32)));
 }
