@@ -14,8 +14,8 @@ enum op_kind {
   OP_TAKE,     /* in: x, index..; attr: struct take_attr */
   OP_PUT,      /* in: x, v; attr: struct put_attr: x with an affine part set or combined */
   OP_SCATTER,  /* in: x, v, index..; attr: struct scatter_attr */
-  OP_CONTRACT, /* matmul: in a[..,m,k], b[..,k,n], batch dims and register dtypes equal; in a plan more such
-                  pairs, see schedule/added.c */
+  OP_CONTRACT, /* matmul: in a[..,m,k], b[..,k,n], batch dims and register dtypes equal; in a plan more of
+                  these, see schedule/added.c */
   OP_CONCAT,   /* attr: struct axis_attr */
   OP_PAIR,     /* in: re, im; one complex array of them. In plans only: see struct parts */
   OP_PAD,      /* in: x, value (0-d); attr: struct pad_attr */

@@ -64,7 +64,7 @@ static void place(struct matrix *x, const struct binding *b, uint8_t *const base
 struct matrix product_operand(const struct product *p, bool is_left, int64_t k) {
   const struct contraction *c = p->c;
   if (!c->n_more || k < p->block) return is_left ? p->a : p->b;
-  const struct operand_pair *at = &c->more[k / p->block - 1];
+  const struct addend *at = &c->more[k / p->block - 1];
   struct matrix x = { 0 };
   find_matrix(&x, c, is_left ? &at->a : &at->b, is_left ? c->a_dtype : c->b_dtype);
   place(&x, is_left ? &at->a : &at->b, p->base);
@@ -109,7 +109,7 @@ void product_at(struct product *p, const struct plan *plan, int i, struct run *r
 /* ---- how ---- */
 
 static const struct strategy *strategy_of(const struct product *p) {
-  static const struct strategy *const strategies[] = { &strategy_windows, &strategy_pairs, &strategy_dots, &strategy_tiles,
+  static const struct strategy *const strategies[] = { &strategy_windows, &strategy_added, &strategy_dots, &strategy_tiles,
                                                      &strategy_small, &strategy_flat, &strategy_panels };
   int i = 0, form = p->run ? RIGHT_IN_RUNS : p->first ? RIGHT_IN_TWO : RIGHT_IN_ONE;
   while (!(strategies[i]->reads & form) || !strategies[i]->applies(p)) i++; /* of those that read it the last always does */
@@ -295,7 +295,7 @@ bool product_may_overwrite(const struct step *p, int from, int to) {
   bool is_left = c->a.store == from || c->a.store == to, is_right = c->b.store == from || c->b.store == to;
   bool is_rest = c->b_first && (c->rest.store == from || c->rest.store == to);
   for (int i = 0; i < c->n_more; i++) {
-    const struct operand_pair *x = &c->more[i];
+    const struct addend *x = &c->more[i];
     is_left |= x->a.store == from || x->a.store == to, is_right |= x->b.store == from || x->b.store == to;
   }
   return !is_left && !is_right && !is_rest && p->kernel && kernel_may_overwrite(p, from, to);

@@ -5,7 +5,7 @@
  *
  *   product_dots.c     one row, and the matrix as it lies: no patches
  *   product_windows.c  a left operand that is windows of an array, as convolutions have it
- *   product_pairs.c    several products that are added
+ *   product_added.c    several products that are added
  *   product_small.c    operands that the caches hold: read where they are
  *   product_flat.c     few rows: the matrix is used hardly more than once, and read in long runs
  *   product_panels.c   the rest: both operands are copied to panels
@@ -88,7 +88,7 @@ struct strategy {
   void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
   void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */
 };
-extern const struct strategy strategy_windows, strategy_pairs, strategy_dots, strategy_tiles, strategy_small, strategy_flat,
+extern const struct strategy strategy_windows, strategy_added, strategy_dots, strategy_tiles, strategy_small, strategy_flat,
   strategy_panels; /* in this order */
 
 /* If it is turned, the rows here are the columns there: y' = b' a'. */

@@ -1,12 +1,12 @@
 /* added.c -- sums of products: a b + a1 b1 + .., as a convolution is that goes place by place of its kernel.
  *
  * Where the sums of each product are one block, to add them is what goes on from block to block within a product. So all of them
- * become one, with a pair of operands for each, and no sum but the last stands in memory: the same bits. */
+ * become one, with two operands for each, and no sum but the last stands in memory: the same bits. */
 #include "backend/patch.h"
 #include "schedule/work.h"
 
 enum {
-  MOST_PAIRS = 7,               /* a group reads so many arrays */
+  MOST_ADDENDS = 7,               /* a group reads so many arrays */
   LEAST_ROWS = 28, LEAST_COLUMNS = 16 /* of convolutions that go place by place; others are as good one by one */
 };
 
@@ -26,8 +26,8 @@ bool products_add(struct work *w) {
   for (int i = 0; i < w->list->n; i++) { /* inner sums first */
     struct node *s = w->list->node[i], *first = s->n_in == 2 ? s->in[0] : NULL, *last = s->n_in == 2 ? s->in[1] : NULL;
     if (s->op != &op_add || !may_be_added(w, first) || !may_be_added(w, last)) continue;
-    if (last->n_in > 2 || first->n_in == 2 * MOST_PAIRS || terms(first) != terms(last)) continue;
-    struct node *in[2 * MOST_PAIRS];
+    if (last->n_in > 2 || first->n_in == 2 * MOST_ADDENDS || terms(first) != terms(last)) continue;
+    struct node *in[2 * MOST_ADDENDS];
     for (int k = 0; k < first->n_in + 2; k++) in[k] = k < first->n_in ? first->in[k] : last->in[k - first->n_in];
     struct node *all = work_node(w, first->op, (weft_dtype)s->dtype, s->rank, s->dims, first->n_in + 2, in, NULL, 0);
     if (!all) return false;

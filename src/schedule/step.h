@@ -130,7 +130,7 @@ struct windows {
 };
 
 /* One more product of the same shape, whose sums are added to those before it. */
-struct operand_pair { struct binding a, b; };
+struct addend { struct binding a, b; };
 
 /* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
  * (backend/patch.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
@@ -142,7 +142,7 @@ struct contraction {
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
   int n_more;
-  struct operand_pair *more;             /* y = a b + a1 b1 + .., in this order, each of at most a block of terms */
+  struct addend *more;             /* y = a b + a1 b1 + .., in this order, each of at most a block of terms */
   const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
   const struct windows *windows; /* of a, instead of its strides; NULL: it has these */
   int64_t b_run;                 /* rows i b_run .. of b stand one element behind those of i - 1: [k, n] is read from

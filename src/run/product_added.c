@@ -1,4 +1,4 @@
-/* product_pairs.c -- several products that are added: a b + a1 b1 + .., each of at most one block of terms, as the rows of a
+/* product_added.c -- several products that are added: a b + a1 b1 + .., each of at most one block of terms, as the rows of a
  * convolution's kernel are. The left operands are read where they are, the right ones packed one below the other, and what is added
  * stays in the first cache: one cell is finished before the next.
  *
@@ -19,4 +19,4 @@ static void choose(struct product *p) {
   product_cut_cells(p, COLUMNS, product_parts_in(p, columns, CELL_BYTES));
 }
 
-const struct strategy strategy_pairs = { "pairs", RIGHT_IN_ONE, applies, choose, product_by_patches };
+const struct strategy strategy_added = { "added", RIGHT_IN_ONE, applies, choose, product_by_patches };
