@@ -207,7 +207,7 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
 weft_status weft_eval(int n, weft_array *const a[]) { return evaluate("weft_eval", n, a, false); }
 weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("weft_eval_async", n, a, true); }
 
-static bool is_reached(void *e) { return event_is_past(e) || ((struct event *)e)->device->is_lost(((struct event *)e)->device); }
+static bool is_reached(void *e) { return event_is_over(e); }
 
 static weft_status wait_for_all(double seconds) {
   enum { MOST = 32 };

@@ -620,7 +620,7 @@ bool buffer_is_done(struct buffer *b) {
   if (!c) return true;
   bool done = true;
   pthread_mutex_lock(&buffer_mutex);
-  for (; done && c; c = c->next) done = c->state != BUFFER_RESIDENT || event_is_past(&c->event);
+  for (; done && c; c = c->next) done = c->state != BUFFER_RESIDENT || event_is_over(&c->event);
   pthread_mutex_unlock(&buffer_mutex);
   return done;
 }

@@ -314,7 +314,7 @@ static void await_or_stop(struct tour *t) {
   long pause = 2000;
   if (t->failure || !t->r->stop.at) return;
   end = event_now(t->d, QUEUE_COMPUTE);
-  while (!event_is_past(&end) && !flag_is_set(t->r->cancel) && !t->d->is_lost(t->d)) nap(&pause);
+  while (!event_is_over(&end) && !flag_is_set(t->r->cancel)) nap(&pause);
   if (!flag_is_set(t->r->cancel)) return;
   note(t, t->d->stop(t->d, &t->r->stop));
   if (!t->failure) t->failure = plan_stopped(t->r->cancel);

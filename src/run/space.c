@@ -15,6 +15,7 @@ int event_follow(const struct device *d, enum queue q, const struct event *e) {
 
 int event_wait(const struct event *e) { return e->device ? e->device->wait(e) : DEVICE_OK; }
 bool event_is_past(const struct event *e) { return !e->device || e->device->is_past(e); }
+bool event_is_over(const struct event *e) { return event_is_past(e) || e->device->is_lost(e->device); }
 
 struct event event_now(const struct device *d, enum queue q) { return (struct event){ d, q, d->record(d, q) }; }
 
@@ -26,7 +27,7 @@ int space_take(struct space_copy *c, size_t bytes) {
 
 void space_give(struct space_copy *c, size_t bytes) {
   if (!c->at || c->is_foreign) return;
-  (void)event_follow(c->device, QUEUE_COMPUTE, &c->event); /* an upload that nobody has waited for */
+  if (event_follow(c->device, QUEUE_COMPUTE, &c->event)) (void)event_wait(&c->event); /* an upload that nobody has waited for */
   c->device->give(c->device, c->at, room_for(bytes));
   c->at = 0;
 }

@@ -24,6 +24,7 @@ int space_read(const struct space_copy *, int64_t at, size_t bytes, void *to); /
 int event_follow(const struct device *, enum queue, const struct event *);
 int event_wait(const struct event *);
 bool event_is_past(const struct event *);
+bool event_is_over(const struct event *);   /* past, or never: its device is lost */
 struct event event_now(const struct device *, enum queue);
 
 #endif

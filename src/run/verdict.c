@@ -202,7 +202,7 @@ void verdict_close(struct verdict *v) {
 bool verdict_is_past(const struct verdict *v) {
   if (!verdict_is_open(v)) return true;
   if (!enter((struct verdict *)v)) return true;
-  bool yes = !v->n_words || event_is_past(&v->words.event);
+  bool yes = !v->n_words || event_is_over(&v->words.event);
   for (int i = 0; yes && i < v->n_before; i++) yes = verdict_is_past(v->before[i]);
   leave((struct verdict *)v, NULL, false);
   return yes;

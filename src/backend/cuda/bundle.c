@@ -233,10 +233,7 @@ int cuda_bundle_start(struct gpu *g, struct bundle *b) {
 
 void cuda_bundle_free(struct gpu *g, struct bundle *b) {
   if (!b) return;
-  if (!cuda_enter(g, "forgetting launches")) {
-    (void)cu.wait(g->queue[QUEUE_COMPUTE].stream); /* it may still run */
-    cu.graph_exec_free(b->graph);
-  }
+  if (!cuda_enter(g, "forgetting launches") && cuda_is_drained(g)) cu.graph_exec_free(b->graph); /* it may still run */
   atomic_fetch_sub(&g->n_bundles, 1);
   drop(b);
 }

@@ -156,11 +156,15 @@ int cuda_enter(struct gpu *g, const char *doing) {
 /* ---- Points of queues --------------------------------------------------------------------------------------------------- */
 
 /* Lock held, context entered. */
+static void mark(struct points *p, uint64_t n) {
+  handle *e = &p->event[n % POINTS];
+  if ((!*e && cu.event_new(e, UNTIMED)) || cu.event_record(*e, p->stream)) *e = NULL; /* whoever asks for it tries again */
+}
+
 static uint64_t record(struct points *p) {
   uint64_t n = ++p->recorded;
-  handle *e = &p->event[n % POINTS];
   atomic_store(&p->owed, 0);
-  if ((!*e && cu.event_new(e, UNTIMED)) || cu.event_record(*e, p->stream)) *e = NULL; /* who waits for it waits for the stream */
+  mark(p, n);
   return n;
 }
 
@@ -194,11 +198,12 @@ uint64_t cuda_record(struct gpu *g, enum queue q) {
 
 uint64_t cuda_point_after(struct gpu *g, enum queue q) { return g->queue[q].recorded + 1; }
 
-/* The event of a point, which is recorded now if it has none yet. */
+/* The event of a point, which is recorded now if it has none yet; NULL: it cannot be, and who waits for it waits for the stream. */
 static handle event_of(struct gpu *g, enum queue q, uint64_t point) {
   struct points *p = &g->queue[q];
   pthread_mutex_lock(&g->lock);
   if (point > p->recorded) record(p);
+  else if (!p->event[point % POINTS]) mark(p, point);
   handle e = p->event[point % POINTS];
   pthread_mutex_unlock(&g->lock);
   return e;
@@ -235,6 +240,8 @@ int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, u
   if (s) return s;
   return e ? cuda_status(cu.stream_after(g->queue[q].stream, e, 0), "waiting") : cuda_wait(of, other, point);
 }
+
+bool cuda_is_drained(struct gpu *g) { return !cu.wait(g->queue[QUEUE_COMPUTE].stream); }
 
 /* ---- Stopping ------------------------------------------------------------------------------------------------------------- */
 
@@ -328,8 +335,7 @@ bool cuda_has(struct gpu *g, uint64_t at, size_t bytes) {
 
 void cuda_unload(struct gpu *g, struct cuda_module *m) {
   if (!m || cuda_enter(g, "unloading")) return;
-  (void)cu.wait(g->queue[QUEUE_COMPUTE].stream); /* what is enqueued may still run it */
-  cu.unload((handle)m);
+  if (cuda_is_drained(g)) cu.unload((handle)m); /* what is enqueued may still run it */
 }
 
 int cuda_find(struct gpu *g, struct cuda_module *m, const char *name, struct cuda_entry **out) {

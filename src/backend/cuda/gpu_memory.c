@@ -85,8 +85,8 @@ static bool to_cache(struct gpu *g, uint64_t at, size_t bytes) {
 static void shrink(struct gpu *g, int64_t most) {
   int n = 0;
   pthread_mutex_lock(&g->lock);
-  if (atomic_load(&g->cached) > most && g->n_blocks) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
-  for (; n < g->n_blocks && atomic_load(&g->cached) > most; n++) {
+  bool may = atomic_load(&g->cached) > most && g->n_blocks && cuda_is_drained(g);
+  for (; may && n < g->n_blocks && atomic_load(&g->cached) > most; n++) {
     cu.free(g->block[n].at);
     atomic_fetch_sub(&g->cached, (int64_t)g->block[n].bytes);
   }
@@ -99,8 +99,7 @@ static void shrink(struct gpu *g, int64_t most) {
 static void make_room(struct gpu *g) {
   if (cuda_enter(g, "giving memory back")) return;
   pthread_mutex_lock(&g->lock);
-  int n = g->n_blocks / 2;
-  if (n) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
+  int n = cuda_is_drained(g) ? g->n_blocks / 2 : 0;
   for (int i = 0; i < n; i++) {
     cu.free(g->block[i].at);
     atomic_fetch_sub(&g->cached, (int64_t)g->block[i].bytes);
@@ -153,8 +152,7 @@ void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
   if (to_cache(g, at, rounded(bytes))) return keep_limits(g, room_left(g));
   make_room(g);
   if (to_cache(g, at, rounded(bytes)) || cuda_enter(g, "giving memory back")) return;
-  (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
-  cu.free(at);
+  if (cuda_is_drained(g)) cu.free(at);
 }
 
 /* ---- The way there and back ---- */
