@@ -1,12 +1,13 @@
-/* gpu_scatter.c -- updates that meet in places, by exchanges in shared memory and beyond it, on the GPU against the host. Numbers are
- * such that no order shows: sums of small integers, products of few powers of two; so the bits are the same, whatever meets first. */
+/* gpu_scatter.c -- updates that meet in places, by exchanges in shared memory and beyond it, on the GPU against the host. Numbers
+ * are such that no order shows: sums of small integers, products of few powers of two; so the bits are the same, whatever meets
+ * first. */
 #include <math.h>
 #include <string.h>
 #include "gpu.h"
 
 enum { POWERS = 40 }; /* numbers of a product that are not 1 or -1: all of them together neither overflow nor underflow */
 
-struct scatter { weft_dtype t; weft_how how; int64_t slots, n, places; bool has_nan; }; /* places: of the slots, those that are hit */
+struct scatter { weft_dtype t; weft_how how; int64_t slots, n, places; bool has_nan; }; /* places: how many slots are hit */
 
 static weft_array *updates(const struct scatter *s) {
   float *v = drawn(s->t, s->n);
@@ -91,7 +92,8 @@ TEST(cuda_updates_out_of_range_are_found) {
     for (int device = 0; device < 2; device++) {
       weft_set(WEFT_DEVICE, device);
       weft_array *x = weft_full(WEFT_F32, 1, (int64_t[]){ 100 }, 1), *at = weft_from(WEFT_I32, 1, (int64_t[]){ 5000 }, i);
-      weft_array *y = weft_put(x, weft_take(x, 1, &at), weft_full(WEFT_F32, 1, (int64_t[]){ 5000 }, 1), k < 2 ? WEFT_MUL : WEFT_ADD);
+      weft_array *v = weft_full(WEFT_F32, 1, (int64_t[]){ 5000 }, 1);
+      weft_array *y = weft_put(x, weft_take(x, 1, &at), v, k < 2 ? WEFT_MUL : WEFT_ADD);
       EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
       snprintf(said[device], sizeof said[device], "%s", weft_message());
     }
