@@ -52,19 +52,30 @@ WAYS = {
 }
 
 
+def held():
+    return weft.live_nodes(), weft.get_active_memory()
+
+
+def comes_down_to(most):
+    """At once, or when a job that is not quite over has let go: within two seconds."""
+    return any(all(now <= limit for now, limit in zip(held(), most)) or time.sleep(0.001) for _ in range(2000))
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("next", NEXTS)
 def test_steps_hold_the_same(next, way):
     f, look = NEXTS[next](), WAYS[way]
     a = weft.array(np.linspace(0, 1, N).astype(np.float32))
-    held = []
-    for _ in range(100):
+    early = []
+    for _ in range(50):
         a = f(a)
         look(a)
-        held.append((weft.live_nodes(), weft.get_active_memory()))
-    early, late = held[:50], held[50:]  # a plain expression is stored again after 64 operations
-    assert max(n for n, _ in late) <= max(n for n, _ in early) + 10  # of a job that is not quite over
-    assert max(b for _, b in late) <= max(b for _, b in early) + 4 * N
+        early.append(held())
+    most = max(n for n, _ in early) + 10, max(b for _, b in early) + 4 * N
+    for _ in range(50):  # a plain expression is stored again after 64 operations
+        a = f(a)
+        look(a)
+        assert comes_down_to(most), (held(), most)
     if way == "async":
         time.sleep(0.05)
 
