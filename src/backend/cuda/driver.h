@@ -132,8 +132,8 @@ void cuda_say(const char *doing, const char *what);
 void cuda_repeat(const char *message);                 /* of another thread: it becomes this one's */
 int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
 
-bool cuda_is_drained(struct gpu *);                    /* waits for the compute queue; false: something may still run, so nothing that
-                                                          it uses is given back. Context entered */
+bool cuda_is_drained(struct gpu *);                    /* waits for the compute queue; false: something may still run, so nothing
+                                                          that it uses is given back. Context entered */
 void cuda_pay_points(struct gpu *);                    /* before something is enqueued for computing; context entered */
 
 /* bundle.c, as others see it */
