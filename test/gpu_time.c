@@ -107,6 +107,36 @@ TEST(cuda_products_in_time_go_on_from_look_to_look) {
   if (has_gpu()) expect_long_time(2, 530, 1), expect_long_time(514, 70, 1), expect_long_time(9, 64, 0), expect_long_time(9, 64, INFINITY), expect_long_time(9, 64, 1e-44);
 }
 
+/* Steps of n products of matrices of four rows, of 64 statements each, in each lane: the longer, the fewer of them are printed side by
+ * side. */
+static void expect_long_steps(int64_t times, int n) {
+  void *got[2];
+  size_t bytes;
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *x = numbers(WEFT_F32, 4, (int64_t[]){ times, 5, 4, 4 }), *f = numbers(WEFT_F32, 2, (int64_t[]){ 4, 4 });
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, numbers(WEFT_F32, 3, (int64_t[]){ 5, 4, 4 })), *next = h;
+    for (int k = 0; k < n; k++) next = weft_mul(weft_matmul(f, next), weft_scalar(0.1));
+    weft_loop_next(l, h, weft_add(next, x_t));
+    weft_array *all = weft_loop_all(l, next);
+    weft_loop_close(l);
+    const char *plan = weft_show(1, &all, "plan");
+    EXPECT(plan && strstr(plan, "scan_small"));
+    got[device] = bits_of(all, &bytes);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes)) test_fail(__FILE__, __LINE__, "%lld steps of %d products", (long long)times, n);
+  free(got[0]), free(got[1]);
+}
+
+TEST(cuda_long_steps_have_the_bits_of_the_host) {
+  test_watchdog(300);
+  for (int n = 2; has_gpu() && n <= 14; n += 4) expect_long_steps(3, n), expect_long_steps(11, n);
+}
+
 /* A state of n numbers for each of some lanes: all of it is a row of the result, which stands alone, or beside another column, so
  * that its rows begin anywhere. */
 static void expect_rows(weft_dtype t, int64_t times, int64_t n, bool is_beside) {
