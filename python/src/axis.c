@@ -1,5 +1,6 @@
 /* axis.c -- reductions and running folds. Those of weft keep the axis they reduce; here it goes unless keepdims. */
 #include "names.h"
+#include <math.h>
 #include <string.h>
 
 typedef weft_array *(*along)(weft_array *, int axis);
@@ -148,26 +149,38 @@ weft_array *call_log_softmax(const struct name *row, PyObject *const arg[]) {
   return n == 1 ? weft_log_softmax(x, axes[0]) : weft_sub(x, reduce(weft_logsumexp, x, n, axes, 1));
 }
 
-/* (a, axis, where): of the elements where it is; along one axis */
+/* log sum e^x over any number of axes where it is: what is not counts as -inf. */
+static weft_array *logsumexp_over(weft_array *x, weft_array *where, int n, const int axes[], int keeps) {
+  weft_array *counted = weft_where(where, x, weft_scalar(-INFINITY));
+  return n ? reduce(weft_logsumexp, counted, n, axes, keeps) : counted;
+}
+
+/* x - log sum e^x over several axes, -inf where it is not. */
+static weft_array *log_softmax_over(weft_array *x, weft_array *where, int n, const int axes[]) {
+  return weft_where(where, weft_sub(x, logsumexp_over(x, where, n, axes, 1)), weft_scalar(-INFINITY));
+}
+
+/* (a, axis, where): of the elements where it is */
 weft_array *call_softmax_where(const struct name *row, PyObject *const arg[]) {
   int is_log = row->function == (void (*)(void))weft_log_softmax, n, axes[WEFT_RANK_MAX];
   if (arg[2] == Py_None) return is_log ? call_log_softmax(row, arg) : call_softmax(row, arg);
   weft_array *x = convert_array(arg[0], NULL, 0), *where = x ? convert_operand(arg[2]) : NULL;
   if (!where || these_axes(arg[1], x, &n, axes)) return NULL;
-  if (n != 1) return PyErr_Format(PyExc_ValueError, "%s: where needs one axis, not %d", row->name, n), NULL;
+  if (n != 1) return is_log ? log_softmax_over(x, where, n, axes) : weft_exp(log_softmax_over(x, where, n, axes));
   return is_log ? weft_log_softmax_where(x, where, axes[0]) : weft_softmax_where(x, where, axes[0]);
 }
 
 static _Thread_local weft_array *counts;
 static weft_array *logsumexp_where(weft_array *x, int axis) { return weft_logsumexp_where(x, counts, axis); }
 
-/* (a, axis, keepdims, where): of one axis, or of all */
+/* (a, axis, keepdims, where) */
 weft_array *call_logsumexp(const struct name *row, PyObject *const arg[]) {
   if (arg[3] == Py_None) return call_reduce(row, arg);
   weft_array *x = convert_array(arg[0], NULL, 0);
-  int n = 1, axes[WEFT_RANK_MAX];
-  if (!x || !(counts = convert_operand(arg[3])) || (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes))) return NULL;
-  if (n != 1) return PyErr_Format(PyExc_ValueError, "%s: where needs one axis, or all, not %d", row->name, n), NULL;
+  int n = 1, axes[WEFT_RANK_MAX], keeps = PyObject_IsTrue(arg[2]);
+  if (!x || keeps < 0 || !(counts = convert_operand(arg[3]))) return NULL;
+  if (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes)) return NULL;
+  if (n != 1) return logsumexp_over(x, counts, n, axes, keeps);
   return reduced(logsumexp_where, x, arg[1], arg[2]);
 }
 

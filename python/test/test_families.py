@@ -555,8 +555,15 @@ def test_exponentials_of_what_counts(rng):
     slope = np.asarray(weft.grad(lambda v: (weft.softmax(v, 1, where=weft.array(mask)) * weft.array(np.cos(x))).sum())(weft.array(x)))
     expected = p * (np.cos(x) - (p * np.cos(x)).sum(1, keepdims=True))
     np.testing.assert_allclose(slope, expected, atol=1e-12)
-    with pytest.raises(ValueError, match="softmax: where needs one axis"):
-        weft.softmax(x, where=mask)
+    over_all = e / e.sum()
+    same(weft.softmax(x, where=mask), over_all)
+    same(weft.log_softmax(x, (1, 0), where=mask[:, :1]), np.where(mask[:, :1], x - np.log(np.where(mask[:, :1], np.exp(x), 0).sum()), -inf))
+    same(weft.logsumexp(x, (0, -1), True, where=mask), np.log(e.sum(keepdims=True)))
+    slope = weft.grad(lambda v: (weft.softmax(v, where=weft.array(mask)) * weft.array(np.cos(x))).sum())(weft.array(x))
+    np.testing.assert_allclose(np.asarray(slope), over_all * (np.cos(x) - (over_all * np.cos(x)).sum()), atol=1e-12)
+    none = weft.zeros((4, 5), weft.bool_)
+    assert not np.asarray(weft.softmax(x, where=none)).any() and weft.logsumexp(x, (0, 1), where=none).item() == -inf
+    assert not np.asarray(weft.grad(lambda v: weft.softmax(v, where=none).sum())(weft.array(x))).any()
     with pytest.raises(ValueError):
         weft.softmax(x, 1, where=np.ones(3, bool))
 
