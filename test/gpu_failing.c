@@ -242,6 +242,8 @@ static bool lose(const struct story *s, int n) {
   weft_status later = tell(s, 1, again), on_host = tell(s, 0, want);
   if (on_host) test_fail(__FILE__, __LINE__, "%s, call %d lost the device: the host: %s", s->name, n, weft_message());
   judge(s, status, said, "and all after", n, got, want);
+  if (status && !strstr(said, "lost") && !strstr(said, "there is no device"))
+    test_fail(__FILE__, __LINE__, "%s, call %d lost the device: nobody says so: %s", s->name, n, said);
   judge(s, later, "it is lost", "and all after, told again,", n, again, want);
   expect_nothing_left(s, "and all after", n);
   forget();

@@ -120,11 +120,18 @@ struct ptx_machine cuda_machine(const struct gpu *g) {
 
 const char *cuda_message(void) { return message; }
 
+/* Errors after which a context answers nothing else: of memory that is not to be trusted, and of kernels that went wrong. */
+static bool is_for_good(result r) {
+  return r == 214 || r == 220 || r == 700 || r == 702 || r == 709 || r == 710 || (r >= 714 && r <= 719);
+}
+
+static const char lost_text[] = "; the device is lost";
+
 int cuda_status(result r, const char *doing) {
   const char *text = NULL;
   if (r == SUCCESS) return CUDA_OK;
   if (cu.error_text(r, &text) || !text) text = "unknown error";
-  cuda_say(doing, text);
+  join(message, sizeof message, (const char *[]){ "cuda: ", doing, ": ", text, is_for_good(r) ? lost_text : "" }, 5);
   return r == OUT_OF_MEMORY ? CUDA_NO_MEMORY : CUDA_FAILED;
 }
 
@@ -286,8 +293,9 @@ void cuda_note_launch(struct gpu *g, const char *name) {
 
 int cuda_blame(struct gpu *g, int how) {
   char before[sizeof message];
-  const char *texts[2 * SUSPECTS + 4] = { before, "; the device is lost, in one of the kernels " };
-  int n = 2;
+  const char *texts[2 * SUSPECTS + 4] = { before, strstr(message, lost_text) ? "" : lost_text, ", in one of the kernels " };
+  const int n_lead = 3;
+  int n = n_lead;
   if (how != CUDA_FAILED || !cuda_is_there(g) || !cuda_is_lost(g)) return how;
   join(before, sizeof before, (const char *[]){ message }, 1);
   pthread_mutex_lock(&g->lock);
@@ -295,10 +303,10 @@ int cuda_blame(struct gpu *g, int how) {
   for (uint64_t i = first; i < g->n_launched; i++) {
     const struct launched *l = &g->launched[i % SUSPECTS];
     if (l->point <= past) continue;
-    if (n > 2) texts[n++] = ", ";
+    if (n > n_lead) texts[n++] = ", ";
     texts[n++] = l->name;
   }
-  if (n > 2) join(message, sizeof message, texts, n);
+  if (n > n_lead) join(message, sizeof message, texts, n);
   pthread_mutex_unlock(&g->lock);
   return how;
 }
