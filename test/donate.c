@@ -115,6 +115,24 @@ TEST(momentum_and_parameter_are_both_overwritten) {
   weft_scope_discard(s);
 }
 
+/* Nothing is overwritten: the memory has another owner, and is there to be read. */
+TEST(an_array_that_becomes_a_copy_of_itself_can_be_read) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = array();
+  float *seen = malloc(BYTES), *was = some(N);
+  for (int i = 0; i < 3; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_array *y = weft_concat(0, WEFT_ARRAYS(x));
+    weft_update(x, y);
+    weft_fetch(y, WEFT_F32, seen, BYTES);
+    EXPECT_OK(weft_scope_close(step));
+    EXPECT(!memcmp(seen, was, BYTES));
+  }
+  expect_each(x, N, same);
+  free(seen), free(was);
+  weft_scope_discard(s);
+}
+
 TEST(two_arrays_that_change_places_are_right) {
   weft_scope *s = weft_scope_open();
   weft_array *a = array(), *b = weft_sub(array(), weft_scalar(1));

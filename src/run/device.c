@@ -387,10 +387,12 @@ static void run_step(struct tour *t, int i) {
   if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
 }
 
+/* An array that becomes itself, or a copy, changes its owner behind the last step: none of them overwrites it. */
 static void run_one_by_one(struct tour *t) {
-  for (int i = 0; !t->failure && i < t->p->schedule->n_steps; i++) {
+  int n = t->p->schedule->n_steps;
+  for (int i = 0; !t->failure && i <= n; i++) {
     if (t->r->overwrites == i + 1 && !t->has_passed) pass(t, i);
-    if (!t->failure) run_step(t, i);
+    if (!t->failure && i < n) run_step(t, i);
   }
 }
 

@@ -507,7 +507,10 @@ static void merge_out(struct printer *p, const struct merging *m) {
   ptx_line(p, "@!%s bra %s", is, others);
   const char *at = place_of(p, m->buf, m->e);
   if (buf_of(p, m->buf)->kind == KIR_OUT && !p->survey.leaves) ptx_mov(p, m->d, old, ptx_number(p, m->d, kir_empty(m->op, m->d)));
-  else ptx_load(p, ".global", dtype_of(p, m->buf), old, at);
+  else {
+    skip_neutral(p, m->d, kir_neutral(m->op, m->d), m->v, others); /* a nan that nobody updates keeps its bits */
+    ptx_load(p, ".global", dtype_of(p, m->buf), old, at);
+  }
   ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ old, m->v });
   ptx_store(p, ".global", dtype_of(p, m->buf), at, m->v);
   ptx_place(p, others);
