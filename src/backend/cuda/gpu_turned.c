@@ -16,19 +16,10 @@ static bool is_only(struct kir_lin l, int v) {
   return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
 }
 
-/* The subscripts are known before the loops begin: made of loops, sizes and arguments. */
-static bool is_known_ahead(const struct kir_kernel *k, const struct kir_stmt *s) {
-  for (int d = 0; d < s->n_at; d++)
-    for (int i = 0; i < s->at[d].n; i++)
-      for (int j = 0; j < s->at[d].term[i].n; j++)
-        if (k->vals[s->at[d].term[i].val[j]].kind == KIR_RESULT) return false;
-  return true;
-}
-
 /* Neighbours stand along `row` and not along the lanes. */
 static bool is_turned(const struct kir_kernel *k, const struct shape_class *shape, const struct kir_stmt *s, int row, int lane) {
   bool is_along = false, moves = false;
-  if (s->kind != KIR_LOAD || k->bufs[s->buf].kind != KIR_IN || !is_known_ahead(k, s)) return false;
+  if (s->kind != KIR_LOAD || k->bufs[s->buf].kind != KIR_IN || !survey_is_known_ahead(k, s)) return false;
   for (int d = 0; d < s->n_at; d++) {
     int stride = shape->stride[s->buf][d];
     bool is_next = stride == STRIDE_1 || stride == STRIDE_MINUS_1;
@@ -188,7 +179,7 @@ static void row_statements(struct printer *p) {
 
 static bool comes_early(const struct printer *p, const struct kir_stmt *s) {
   if (is_load_of(&p->plan->turned, s)) return false;
-  return s->kind == KIR_LOAD && p->k->bufs[s->buf].kind == KIR_IN && is_known_ahead(p->k, s);
+  return s->kind == KIR_LOAD && p->k->bufs[s->buf].kind == KIR_IN && survey_is_known_ahead(p->k, s);
 }
 
 static int count_early(const struct printer *p) {

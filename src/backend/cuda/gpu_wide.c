@@ -762,14 +762,6 @@ static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_
 
 /* ---- Asking for the next row ---------------------------------------------------------------------------------------------- */
 
-static bool is_known_ahead(const struct kir_kernel *k, const struct kir_stmt *s) {
-  for (int d = 0; d < s->n_at; d++)
-    for (int i = 0; i < s->at[d].n; i++)
-      for (int j = 0; j < s->at[d].term[i].n; j++)
-        if (k->vals[s->at[d].term[i].val[j]].kind == KIR_RESULT) return false;
-  return true;
-}
-
 /* What stands in the memory of a row is kept by the loop, or needed by it. */
 static bool keeps_in(const struct printer *p, const struct kir_stmt *loop, int row) {
   for (int r = 0; r < p->plan->n_rows; r++) {
@@ -806,7 +798,8 @@ static void find_asked(struct printer *p) {
   if (!par->body.last || par->body.last->kind == KIR_PAR) return;
   for (first = par->body.first; first && first->kind != KIR_LANE; first = first->next) {}
   for (const struct kir_stmt *s = first ? first->body.first : NULL; s && p->n_asked < PTX_ASKED; s = s->next) {
-    if (s->kind != KIR_LOAD || !is_early(p, s, first) || p->k->bufs[s->buf].kind != KIR_IN || !is_known_ahead(p->k, s)) continue;
+    if (s->kind != KIR_LOAD || !is_early(p, s, first) || p->k->bufs[s->buf].kind != KIR_IN) continue;
+    if (!survey_is_known_ahead(p->k, s)) continue;
     int row = survey_keeps(first, s->out[0]) ? ptx_kept_row(p, s->out[0]) : -1;
     if (row < 0 || p->plan->rows[row].shares >= 0 || kir_width(memory_of(p, s)) != 4 || !kir_is_register(memory_of(p, s))) continue;
     const struct kir_stmt *last = last_of(p, first, row);

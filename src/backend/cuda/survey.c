@@ -30,6 +30,14 @@ bool survey_mentions(struct kir_lin l, int v) {
   return false;
 }
 
+bool survey_is_known_ahead(const struct kir_kernel *k, const struct kir_stmt *s) {
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++)
+        if (k->vals[s->at[d].term[i].val[j]].kind == KIR_RESULT) return false;
+  return true;
+}
+
 static bool reads(const struct kir_stmt *s, int v) {
   for (int i = 0; i < s->n_in; i++)
     if (s->in[i] == v) return true;

@@ -59,6 +59,7 @@ bool survey_is_one_by_one(const struct survey *, const struct kir_stmt *lane_loo
 bool survey_is_long(const struct kir_stmt *serial); /* steps that depend on each other, as many as a launch says */
 bool survey_keeps(const struct kir_stmt *lane_loop, int value); /* it has a row of its own */
 bool survey_mentions(struct kir_lin, int value);
+bool survey_is_known_ahead(const struct kir_kernel *, const struct kir_stmt *access); /* subscripts of loops, sizes, arguments */
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
 
 #endif
