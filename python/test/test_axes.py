@@ -185,3 +185,11 @@ def test_casts_saturate(source, target):
     elif source != "int32" and target != "bfloat16":
         assert a.tolist() == x.astype(target).tolist()
     assert weft.array([np.nan], dtype=weft.float32).astype(weft.int32).tolist() == [0]
+
+
+def test_both_sides_of_an_array_of_as_many_axes_as_a_kernel_has_are_padded():
+    a = np.arange(4 * 2**11, dtype=np.float32).reshape((4,) + (2,) * 11)
+    for axis in (0, 11):
+        width = [(0, 0)] * 12
+        width[axis] = (2, 2)
+        np.testing.assert_array_equal(np.array(weft.pad(weft.array(a), width, constant_values=3.0)), np.pad(a, width, constant_values=3.0))

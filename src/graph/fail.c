@@ -101,14 +101,19 @@ weft_status failure_report(struct failure *f) {
   return f->status;
 }
 
+weft_status failure_tell(struct failure *f) {
+  weft_status status = failure_report(f);
+  failure_release(f);
+  return status;
+}
+
 weft_status report(weft_status status, const char *format, ...) {
   va_list list;
   va_start(list, format);
   struct failure *f = make(status, caller()->origin, format, list);
   va_end(list);
   stop_if_asked();
-  failure_report(f);
-  failure_release(f);
+  failure_tell(f);
   return status;
 }
 

@@ -74,7 +74,7 @@ void *weft_stream(int device) {
 static weft_status order(const char *fn, int device, void *stream, bool is_ours_first) {
   const struct device *d = device_numbered(device);
   if (!device) return WEFT_OK; /* the host's queue is done */
-  if (!d) return failure_report(device_missing(fn, device));
+  if (!d) return failure_tell(device_missing(fn, device));
   int how = d->order(d, (uint64_t)(uintptr_t)stream, is_ours_first);
   return how ? report(WEFT_ERR_DEVICE, "%s: %s", fn, d->message()) : WEFT_OK;
 }

@@ -50,7 +50,7 @@ weft_status weft_pin(weft_array *a, int device, weft_block *out) {
   void *data;
   if (!out) return report(WEFT_ERR_ARG, "weft_pin: the block is NULL");
   const struct device *space = device_numbered(device);
-  if (device && !space) return failure_report(device_missing("weft_pin", device));
+  if (device && !space) return failure_tell(device_missing("weft_pin", device));
   if (!arrays_nodes("weft_pin", 1, &a, &n, &bad)) return weft_check(bad);
   struct pin *p = mem_alloc(sizeof *p);
   struct failure *f = p ? hold(n, space, &data) : fail(WEFT_ERR_MEMORY, 0, "weft_pin: out of memory");

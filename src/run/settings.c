@@ -97,7 +97,7 @@ int64_t weft_set(weft_setting s, int64_t v) {
   if (there) return set_there(there, s, v, before);
   switch (s) {
     case WEFT_DEVICE:
-      if (v < 0 || v >= device_count()) return failure_report(device_missing("weft_set", v)), -1;
+      if (v < 0 || v >= device_count()) return failure_tell(device_missing("weft_set", v)), -1;
       eval_settings()->device = (int)v;
       return before;
     case WEFT_THREADS:

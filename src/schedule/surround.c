@@ -24,6 +24,7 @@ static int64_t run_of(const struct node *n) {
 bool pad_is_in_parts(const struct work *w, const struct node *n) {
   const struct item *x = &w->item[n->slot];
   if (!w->fuse || work_is_for_device(w) || n->op != &op_pad || x->group < 0 || !x->is_stored || x->for_operand >= 0) return false;
+  if (n->rank >= AXES) return false; /* both sides are one more */
   return w->group[x->group].n_items == 1 && scalar_of(n->in[1]) && !dtype_is_complex((weft_dtype)n->dtype) &&
          node_count(n->in[0]) >= LEAST_SURROUNDED && run_of(n) >= LEAST_RUN;
 }
