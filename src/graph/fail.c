@@ -102,6 +102,7 @@ weft_status failure_report(struct failure *f) {
 }
 
 weft_status failure_tell(struct failure *f) {
+  if (!f) return WEFT_OK;
   weft_status status = failure_report(f);
   failure_release(f);
   return status;

@@ -19,7 +19,7 @@ bool failure_seen(struct failure *, bool mark); /* whether somebody has looked; 
 
 /* Makes it the thread's last error (weft_message, weft_blame) and returns its status. */
 weft_status failure_report(struct failure *);
-weft_status failure_tell(struct failure *);  /* reports it, and lets go of it */
+weft_status failure_tell(struct failure *);  /* reports it, and lets go of it. NULL: nothing has failed, WEFT_OK */
 weft_status report(weft_status, const char *format, ...) __attribute__((format(printf, 2, 3))); /* fail + report + release */
 
 #endif

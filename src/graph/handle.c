@@ -301,11 +301,7 @@ void nodes_release(int n, struct node *const node[]) {
 
 weft_status weft_check(weft_array *a) {
   if (array_look(a)) return array_looked(a), WEFT_OK;
-  struct failure *why = array_failure("weft_check", 0, a);
-  if (!why) return WEFT_OK;
-  weft_status status = failure_report(why);
-  failure_release(why);
-  return status;
+  return failure_tell(array_failure("weft_check", 0, a));
 }
 
 /* ---- Owning ---- */

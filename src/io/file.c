@@ -38,11 +38,6 @@ static struct failure *failed(const struct weft_file *f, const char *fn) {
   return f->failure ? failure_retain(f->failure) : NULL;
 }
 
-static void say(struct failure *f) {
-  failure_report(f);
-  failure_release(f);
-}
-
 weft_file *weft_file_open(const char *path) {
   struct weft_scope *s = scope_current();
   struct weft_file *f = s ? spare_take(&spares, sizeof *f) : NULL;
@@ -57,18 +52,18 @@ weft_file *weft_file_open(const char *path) {
 
 int weft_file_count(weft_file *f) {
   struct failure *why = failed(f, "weft_file_count");
-  return why ? say(why), -1 : f->listing.n;
+  return why ? failure_tell(why), -1 : f->listing.n;
 }
 
 const char *weft_file_name(weft_file *f, int i) {
   struct failure *why = failed(f, "weft_file_name");
-  if (why) return say(why), NULL;
+  if (why) return failure_tell(why), NULL;
   return i >= 0 && i < f->listing.n ? f->listing.entry[i].name : NULL;
 }
 
 int weft_file_meta(weft_file *f, int i, const char **key, const char **value) {
   struct failure *why = failed(f, "weft_file_meta");
-  if (why) return say(why), 0;
+  if (why) return failure_tell(why), 0;
   if (i < 0 || i >= f->listing.n_meta) return 0;
   if (key) *key = f->listing.meta[2 * i];
   if (value) *value = f->listing.meta[2 * i + 1];
@@ -145,8 +140,7 @@ weft_status weft_save(const char *path, int n, const char *const names[], weft_a
     nodes_release(n, node);
   }
   mem_free(node);
-  weft_status status = f ? failure_status(f) : WEFT_OK;
-  if (f) say(f);
+  weft_status status = failure_tell(f);
   buffer_callbacks();
   return status;
 }

@@ -347,9 +347,7 @@ weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { 
 weft_status weft_einsum_path(const char *subscripts, int n, weft_array *const x[], int pairs[][2], double *products) {
   struct einsum s = { "weft_einsum_path", subscripts, n };
   struct failure *why = read_all(&s, subscripts, x);
-  weft_status status = why ? failure_report(why) : WEFT_OK;
-  failure_release(why);
-  if (status) return status;
+  if (why) return failure_tell(why);
   struct einsum_path path;
   find_path(&s, &path);
   if (pairs) memcpy(pairs, path.pair, sizeof *path.pair * (size_t)(n - 1));

@@ -103,10 +103,7 @@ weft_status value_copy(const struct node *n, void *dst, struct failure **failure
 /* ---- eval ---- */
 
 static weft_status finish(weft_status status, struct failure *f) {
-  if (f) {
-    failure_report(f);
-    failure_release(f);
-  }
+  failure_tell(f);
   buffer_callbacks();
   return status;
 }
@@ -117,9 +114,7 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
     struct failure *f;
     if ((node[i] = array_usable(fn, n > 1 ? i + 1 : 0, a[i], &f))) continue;
     nodes_release(i, node);
-    weft_status status = failure_report(f);
-    failure_release(f);
-    return status;
+    return failure_tell(f);
   }
   return WEFT_OK;
 }

@@ -165,8 +165,7 @@ static struct failure *commit(struct closing *c, const struct update updates[]) 
 }
 
 static weft_status report_all(struct failure *f) {
-  weft_status status = f ? failure_report(f) : WEFT_OK;
-  failure_release(f);
+  weft_status status = failure_tell(f);
   buffer_callbacks();
   return status;
 }

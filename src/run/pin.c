@@ -54,7 +54,6 @@ weft_status weft_pin(weft_array *a, int device, weft_block *out) {
   if (!arrays_nodes("weft_pin", 1, &a, &n, &bad)) return weft_check(bad);
   struct pin *p = mem_alloc(sizeof *p);
   struct failure *f = p ? hold(n, space, &data) : fail(WEFT_ERR_MEMORY, 0, "weft_pin: out of memory");
-  weft_status status = f ? failure_report(f) : WEFT_OK;
   if (!f) {
     *out = block_of(n, device, data);
     add(a, p, n);
@@ -62,7 +61,7 @@ weft_status weft_pin(weft_array *a, int device, weft_block *out) {
     mem_free(p);
     node_release(n);
   }
-  failure_release(f);
+  weft_status status = failure_tell(f);
   buffer_callbacks();
   return status;
 }

@@ -272,9 +272,7 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
     nodes_release(n, node);
   }
   mem_free(node);
-  weft_status status = f ? failure_report(f) : WEFT_OK;
-  failure_release(f);
-  return status;
+  return failure_tell(f);
 }
 
 static char cpu_text[96];
