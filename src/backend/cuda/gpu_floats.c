@@ -78,18 +78,6 @@ struct float_tile {
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
 
-static const char *plus(struct printer *p, const char *a, const char *b) {
-  const char *r = longword(p);
-  ptx_line(p, "add.s64 %s, %s, %s", r, a, b);
-  return r;
-}
-
-static const char *minus(struct printer *p, const char *a, const char *b) {
-  const char *r = longword(p);
-  ptx_line(p, "sub.s64 %s, %s, %s", r, a, b);
-  return r;
-}
-
 /* ---- Copying -------------------------------------------------------------------------------------------------------------- */
 
 static bool in_rows_of_k(const struct float_operand *o) { return o->along_k && !o->is_turned; } /* in a stage */
@@ -103,11 +91,7 @@ static bool lies_along_k(struct printer *p, const struct kir_stmt *load, int ste
 /* Where the element (index, k) of the operand is. */
 static const char *element(struct printer *p, const struct float_tile *t, const struct float_operand *o, const char *index,
                            const char *k) {
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, o->loop->var), index);
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, t->x->step), k);
-  const char *r = longword(p);
-  ptx_line(p, "mov.s64 %s, %s", r, ptx_address(p, o->load->buf, o->load->at));
-  return r;
+  return ptx_product_address(p, t->x, o->load, o->loop, index, k);
 }
 
 /* Bytes in a stage from an element and step to others. */
@@ -134,15 +118,15 @@ static void plan_copy(struct printer *p, const struct float_tile *t, struct floa
   ptx_line(p, "mad.lo.u32 %s, %s, %d, %d", o->to, o->to, t->width, o->at);
   ptx_line(p, "cvt.u64.u32 %s, %s", wide[0], o->along_k ? row : first);
   ptx_line(p, "cvt.u64.u32 %s, %s", wide[1], o->along_k ? first : row);
-  index = plus(p, o->first, wide[0]), k = wide[1];
-  const char *pass = ptx_textf(p, "%d", o->a_pass), *row_on = plus(p, o->along_k ? index : k, pass),
-             *next = plus(p, o->along_k ? k : index, one);
+  index = ptx_plus(p, o->first, wide[0]), k = wide[1];
+  const char *pass = ptx_textf(p, "%d", o->a_pass), *row_on = ptx_plus(p, o->along_k ? index : k, pass),
+             *next = ptx_plus(p, o->along_k ? k : index, one);
   o->from = element(p, t, o, index, k);
-  o->pass_bytes = minus(p, o->along_k ? element(p, t, o, row_on, k) : element(p, t, o, index, row_on), o->from);
-  o->next_bytes = minus(p, o->along_k ? element(p, t, o, index, next) : element(p, t, o, next, k), o->from);
-  o->step_bytes = minus(p, element(p, t, o, index, plus(p, k, ptx_textf(p, "%d", t->f->steps))), o->from);
-  o->left = minus(p, ptx_lin(p, o->loop->at[0]), index);
-  o->steps = minus(p, t->k, k);
+  o->pass_bytes = ptx_minus(p, o->along_k ? element(p, t, o, row_on, k) : element(p, t, o, index, row_on), o->from);
+  o->next_bytes = ptx_minus(p, o->along_k ? element(p, t, o, index, next) : element(p, t, o, next, k), o->from);
+  o->step_bytes = ptx_minus(p, element(p, t, o, index, ptx_plus(p, k, ptx_textf(p, "%d", t->f->steps))), o->from);
+  o->left = ptx_minus(p, ptx_lin(p, o->loop->at[0]), index);
+  o->steps = ptx_minus(p, t->k, k);
 }
 
 /* t->is_fast: of tiles inside the matrix, whose chunks are neighbours and aligned. */
@@ -176,7 +160,7 @@ static void copy_chunks(struct printer *p, const struct float_tile *t, const str
 /* What is beyond the matrix becomes 0. A pass moves along the rows, an element along the chunk: one of them is k. */
 static void copy_elements(struct printer *p, const struct float_tile *t, const struct float_operand *o, const char *to,
                           const char *k0) {
-  const char *steps = minus(p, o->steps, k0), *rows = o->along_k ? o->left : steps, *elements = o->along_k ? steps : o->left,
+  const char *steps = ptx_minus(p, o->steps, k0), *rows = o->along_k ? o->left : steps, *elements = o->along_k ? steps : o->left,
              *pass = longword(p), *is = ptx_own(p, OWN_PRED), *is_row = ptx_own(p, OWN_PRED), *size = word(p);
   ptx_line(p, "mov.s64 %s, %s", pass, o->from);
   for (int i = 0; i < o->passes; i++) {
@@ -299,7 +283,7 @@ static void fill_steps(struct printer *p, const struct float_tile *t, const char
 /* Of a stage that ends beyond the matrix; at: as find_stage says. Its first step is always of the matrix, the first portion, which
  * was loaded, maybe not. */
 static void fill_last(struct printer *p, const struct float_tile *t, const char *stage, const char *k1, const char *const at[2]) {
-  const char *left = minus(p, t->k, k1), *n = word(p), *is = ptx_own(p, OWN_PRED), *whole = ptx_label(p, "whole");
+  const char *left = ptx_minus(p, t->k, k1), *n = word(p), *is = ptx_own(p, OWN_PRED), *whole = ptx_label(p, "whole");
   ptx_line(p, "setp.ge.s64 %s, %s, %d", is, left, t->f->steps);
   ptx_line(p, "@%s bra %s", is, whole);
   ptx_line(p, "cvt.u32.u64 %s, %s", n, left);

@@ -113,27 +113,10 @@ static const char *clamp(struct printer *p, const char *x, int64_t most) {
   return r;
 }
 
-static const char *plus(struct printer *p, const char *a, const char *b) {
-  const char *r = longword(p);
-  ptx_line(p, "add.s64 %s, %s, %s", r, a, b);
-  return r;
-}
-
 /* Where the element (index, k) of the operand is. */
 static const char *element(struct printer *p, const struct half_tile *t, const struct half_operand *o, const char *index,
                            const char *k) {
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, o->loop->var), index);
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, t->x->step), k);
-  const char *r = longword(p);
-  ptx_line(p, "mov.s64 %s, %s", r, ptx_address(p, o->load->buf, o->load->at));
-  return r;
-}
-
-/* Addresses are linear in every index, so steps between them are differences. */
-static const char *difference(struct printer *p, const char *to, const char *from) {
-  const char *r = longword(p);
-  ptx_line(p, "sub.s64 %s, %s, %s", r, to, from);
-  return r;
+  return ptx_product_address(p, t->x, o->load, o->loop, index, k);
 }
 
 /* What this thread copies of an operand. */
@@ -162,14 +145,14 @@ static void plan_copy(struct printer *p, const struct half_tile *t, struct half_
   ptx_line(p, "add.s64 %s, %s, %s", index, o->first, wide);
   ptx_line(p, "cvt.u64.u32 %s, %s", k, o->along_k ? chunk : row);
   o->from = element(p, t, o, index, k);
-  const char *pass = ptx_textf(p, "%d", o->a_pass), *row_further = plus(p, o->along_k ? index : k, pass);
-  o->pass_bytes = difference(p, o->along_k ? element(p, t, o, row_further, k) : element(p, t, o, index, row_further), o->from);
-  o->step_bytes = difference(p, element(p, t, o, index, plus(p, k, ptx_textf(p, "%d", t->depth))), o->from);
+  const char *pass = ptx_textf(p, "%d", o->a_pass), *row_further = ptx_plus(p, o->along_k ? index : k, pass);
+  o->pass_bytes = ptx_minus(p, o->along_k ? element(p, t, o, row_further, k) : element(p, t, o, index, row_further), o->from);
+  o->step_bytes = ptx_minus(p, element(p, t, o, index, ptx_plus(p, k, ptx_textf(p, "%d", t->depth))), o->from);
   const char *n = ptx_lin(p, o->loop->at[0]);
-  o->left = o->along_k ? clamp(p, difference(p, n, index), 1 << 20) : difference(p, t->k, k);
-  if (o->along_k) o->bytes = difference(p, t->k, k);
+  o->left = o->along_k ? clamp(p, ptx_minus(p, n, index), 1 << 20) : ptx_minus(p, t->k, k);
+  if (o->along_k) o->bytes = ptx_minus(p, t->k, k);
   else {
-    o->bytes = clamp(p, difference(p, n, index), t->chunk);
+    o->bytes = clamp(p, ptx_minus(p, n, index), t->chunk);
     ptx_line(p, "shl.b32 %s, %s, %d", o->bytes, o->bytes, ptx_log_2(t->width));
   }
 }
@@ -179,10 +162,10 @@ static void copy_stage(struct printer *p, const struct half_tile *t, const struc
                        const char *k0) {
   const char *to = longword(p), *from = longword(p), *is = ptx_own(p, OWN_PRED), *size = word(p), *all, *left;
   if (o->along_k) {
-    all = clamp(p, difference(p, o->bytes, k0), t->chunk), left = o->left;
+    all = clamp(p, ptx_minus(p, o->bytes, k0), t->chunk), left = o->left;
     ptx_line(p, "shl.b32 %s, %s, %d", all, all, ptx_log_2(t->width));
   } else {
-    all = o->bytes, left = clamp(p, difference(p, o->left, k0), t->depth);
+    all = o->bytes, left = clamp(p, ptx_minus(p, o->left, k0), t->depth);
   }
   ptx_line(p, "cvt.u64.u32 %s, %s", to, o->to);
   ptx_line(p, "add.s64 %s, %s, %s", to, to, stage);

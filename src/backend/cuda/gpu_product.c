@@ -121,6 +121,27 @@ static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
 int ptx_log_2(int n) { int k = 0; while (1 << k < n) k++; return k; }
 
+const char *ptx_plus(struct printer *p, const char *a, const char *b) {
+  const char *r = longword(p);
+  ptx_line(p, "add.s64 %s, %s, %s", r, a, b);
+  return r;
+}
+
+const char *ptx_minus(struct printer *p, const char *a, const char *b) {
+  const char *r = longword(p);
+  ptx_line(p, "sub.s64 %s, %s, %s", r, a, b);
+  return r;
+}
+
+const char *ptx_product_address(struct printer *p, const struct survey_product *x, const struct kir_stmt *load,
+                                const struct kir_stmt *loop, const char *index, const char *k) {
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, loop->var), index);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, x->step), k);
+  const char *r = longword(p);
+  ptx_line(p, "mov.s64 %s, %s", r, ptx_address(p, load->buf, load->at));
+  return r;
+}
+
 /* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles, or of as many as there
  * are. There are fewer than 2^31 tiles, so that numbers of them are words. */
 void ptx_find_tile(struct printer *p, const char *rows, const char *columns, int tile_rows, int tile_columns, const char *row0,

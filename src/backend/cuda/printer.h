@@ -273,6 +273,11 @@ int ptx_log_2(int n);        /* of a power of two */
 /* Sets row0 and column0 to where the tile of this block begins in a matrix of so many rows and columns. */
 void ptx_find_tile(struct printer *, const char *rows, const char *columns, int tile_rows, int tile_columns, const char *row0,
                    const char *column0);
+const char *ptx_plus(struct printer *, const char *a, const char *b);  /* a + b, 64 bits, in a register of its own */
+const char *ptx_minus(struct printer *, const char *a, const char *b);
+/* Of the element of an operand at this step of its loop and of k. They are linear in both: steps between them are differences. */
+const char *ptx_product_address(struct printer *, const struct survey_product *, const struct kir_stmt *load,
+                                const struct kir_stmt *loop, const char *index, const char *k);
 const char *ptx_product_length(struct printer *, const struct survey_product *); /* how many products are added, 64 bits */
 void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
 void ptx_finish_product(struct printer *, const struct survey_product *, struct where); /* all but the sum, of one element */
