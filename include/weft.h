@@ -919,8 +919,9 @@ const char *weft_device_text(int device);               /* name, memory, instruc
 
 
 /* ---- Looking inside ------------------------------------------------------------------------------------------------
- * what: "value", "graph", "dot", "plan", "kernels", "asm", "ptx" or "sass", the words of the WEFT_SHOW environment variable; or,
- * of no arrays, "caches": what is kept in memory and on disk. Texts belong to the open scope. */
+ * what: "value", "graph", "dot", "plan", "kernels", "asm", "ptx" or "sass"; or, of no arrays, "caches": what is kept in memory and
+ * on disk. Texts belong to the open scope. WEFT_SHOW=plan,kernels in the environment shows such words, from "plan" on, of all
+ * that is planned, on standard error. */
 
 const char *weft_show(int n, weft_array *const[], const char *what);
 const char *weft_function_show(weft_function *, const char *what);  /* no value; plans are those its calls have made so far */

@@ -1,4 +1,6 @@
 /* errors.c -- what bad input gets: a bad array or a status, and a message that names the function and shows the input. */
+#include <pthread.h>
+#include <stdlib.h>
 #include "test.h"
 #include "op/op.h"
 #include "weft.h"
@@ -668,4 +670,42 @@ TEST(a_scope_whose_update_is_bad_is_not_closed_although_the_error_was_seen) {
   EXPECT_OK(weft_read(a, WEFT_F32, got, sizeof got));
   EXPECT(got[0] == 1 && got[1] == 2);
   weft_scope_discard(s);
+}
+
+static void *said_of_environment(void *said) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_add(weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 1, 2 }), weft_scalar(1));
+  snprintf(said, 200, "%s", weft_eval(1, &y) == WEFT_ERR_ARG ? weft_message() : "");
+  weft_scope_discard(s);
+  return NULL;
+}
+
+/* What the first evaluation of a thread says where the variable is this; "" if it runs. */
+static const char *environment_says(const char *variable, const char *value) {
+  static char said[200];
+  pthread_t t;
+  char *before = getenv(variable) ? strdup(getenv(variable)) : NULL;
+  setenv(variable, value, 1);
+  EXPECT_INT(pthread_create(&t, NULL, said_of_environment, said), 0);
+  pthread_join(t, NULL);
+  if (before) setenv(variable, before, 1);
+  else unsetenv(variable);
+  free(before);
+  return said;
+}
+
+/* A slip of the pen must not run on all cores, by machine code, unchecked or silently. */
+TEST(a_variable_of_the_environment_that_is_not_understood_is_an_error) {
+  EXPECT_TEXT(environment_says("WEFT_THREADS", "abc"),
+              "weft_eval: the environment variable WEFT_THREADS is \"abc\": it takes a number of threads, 1 or more");
+  EXPECT_TEXT(environment_says("WEFT_JIT", "off"), "weft_eval: the environment variable WEFT_JIT is \"off\": it takes one of 0, 1, avx2");
+  EXPECT_TEXT(environment_says("WEFT_SHOW", "plan,kernel"),
+              "weft_eval: the environment variable WEFT_SHOW is \"plan,kernel\": it takes any of plan, kernels, asm, ptx, sass");
+  static const char *const wrong[][2] = { { "WEFT_THREADS", "0" }, { "WEFT_THREADS", "-2" }, { "WEFT_THREADS", "2x" }, { "WEFT_THREADS", " 2" },
+    { "WEFT_FUSE", "no" }, { "WEFT_CHECK", "NaN" }, { "WEFT_CHECK", "nan,inf" }, { "WEFT_CHECK", "na" }, { "WEFT_READ", "read" },
+    { "WEFT_SHOW", "plan," }, { "WEFT_SHOW", "graph" }, { "WEFT_JIT", "avx" }, { "WEFT_JIT", ", " } };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) EXPECT(strstr(environment_says(wrong[i][0], wrong[i][1]), wrong[i][0]));
+  static const char *const right[][2] = { { "WEFT_THREADS", "2" }, { "WEFT_THREADS", "100000" }, { "WEFT_THREADS", "" }, { "WEFT_JIT", "1" },
+    { "WEFT_JIT", "avx2" }, { "WEFT_FUSE", "1" }, { "WEFT_CHECK", "inf" }, { "WEFT_CHECK", "0" }, { "WEFT_READ", "pread" } };
+  for (size_t i = 0; i < sizeof right / sizeof *right; i++) EXPECT_TEXT(environment_says(right[i][0], right[i][1]), "");
 }

@@ -37,6 +37,7 @@ weft_status value_copy(const struct node *, void *dst, struct failure **);
 struct eval_settings {
   const volatile int *cancel;
   int threads, device, check;
+  int strange;              /* of the environment: one that is not understood (environment.c); 0: none */
   int place;                /* 1 + the device of the call that is being evaluated; 0: none is placed */
   enum rule_tag rewrites;
   enum { HALVES_IN_ORDER, HALVES_LOOSE, HALVES_AS_USUAL } halves; /* WEFT_HALVES */
@@ -44,6 +45,8 @@ struct eval_settings {
 };
 extern _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void); /* as the environment says */
+int environment_strange(void);                   /* environment.c: the first of its variables that is not understood; 0: none */
+struct failure *environment_failure(int strange);
 static inline struct eval_settings *eval_settings(void) {
   struct eval_settings *s = &own_settings;
   return s->is_known ? s : eval_settings_begin();

@@ -142,6 +142,7 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (e->plan) return e->plan->calls_some && !borrow(e, l) ? eval_no_memory() : NULL;
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
+  if (e->settings.strange) return environment_failure(e->settings.strange);
   if (e->settings.device < 0) return device_unnamed();
   if (e->settings.device && !device) return device_missing("weft_eval", e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();

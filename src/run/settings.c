@@ -43,7 +43,8 @@ _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void) {
   struct eval_settings *s = &own_settings;
   *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .rewrites = RULE_STABLE,
-                               .blas = is_asked_for("WEFT_BLAS"), .halves = halves_default(), .tf32 = is_asked_for("WEFT_TF32") };
+                               .blas = is_asked_for("WEFT_BLAS"), .halves = halves_default(), .tf32 = is_asked_for("WEFT_TF32"),
+                               .strange = environment_strange() };
   return s;
 }
 
