@@ -180,6 +180,7 @@ TEST(draws_by_rejection_follow_their_distributions) {
   FOLLOWS(beta, F_beta_2_3, S(2), S(3));
   FOLLOWS(beta, F_arcsine, S(0.5), S(0.5));
   WITH(2, 1, 3); FOLLOWS(studentt, F_student_2, S(2), S(1), S(3));
+  WITH(1, 3, 0); FOLLOWS(studentt, F_normal, S(INFINITY), S(1), S(3));
   FOLLOWS(f, F_f_2_4, S(2), S(4));
   WITH(0.5, 0, 0); FOLLOWS(vonmises, F_vonmises_half, NULL, S(0.5));
 }
@@ -534,6 +535,8 @@ TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
   EXPECT(y[0] == -1 && y[1] == -1 && y[2] == 0 && y[3] == -1 && y[4] >= 0 && y[4] <= 2);
   read_f64(weft_random_poisson(key, weft_full(WEFT_F64, WEFT_DIMS(5), 0), p), 5, y);
   EXPECT(isnan(y[0]) && isnan(y[1]));
+  read_f64(weft_random_f(key, NULL, p, p), 5, y); /* of no end of degrees of freedom each square is 1 */
+  EXPECT(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && y[3] == 1 && y[4] > 0);
   weft_array *bad = weft_random_gamma(key, NULL, S(-2), NULL);
   EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_random_gamma: a is -2, not above 0");

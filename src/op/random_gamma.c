@@ -119,19 +119,19 @@ RANDOM2(beta, REALS, "a", ABOVE_0, NAN, "b", ABOVE_0, NAN) {
   return weft_sigmoid(weft_sub(random_gamma(d, d->p[0], 0, 2, true), random_gamma(d, d->p[1], 1, 2, true)));
 }
 
+/* log(chi^2 / df), by draw i of 2. Where there is no end of degrees of freedom, chi^2 / df is 1. */
+static weft_array *log_mean_square(struct draw *d, weft_array *df, int i) {
+  weft_array *is_endless = weft_isinf(df), *half = weft_mul(weft_where(is_endless, number(d->in, 1), df), number(d->in, 0.5));
+  return weft_where(is_endless, number(d->in, 0), weft_sub(random_gamma(d, half, i, 2, true), weft_log(half)));
+}
+
 /* z sqrt(df / chi^2). */
 RANDOM3(studentt, REALS, "df", ABOVE_0, NAN, "loc", REAL, 0, "scale", FINITE_SCALE, 1) {
-  weft_array *half = weft_mul(d->p[0], number(d->in, 0.5)), *log = random_gamma(d, half, 0, 2, true);
-  weft_array *t = weft_mul(random_normal(d, 1, 2), weft_exp(weft_mul(weft_sub(weft_log(half), log), number(d->in, 0.5))));
-  return weft_add(weft_mul(t, d->p[2]), d->p[1]);
+  weft_array *factor = weft_exp(weft_mul(log_mean_square(d, d->p[0], 0), number(d->in, -0.5)));
+  return weft_add(weft_mul(weft_mul(random_normal(d, 1, 2), factor), d->p[2]), d->p[1]);
 }
 
 /* The ratio of two chi^2, each over its degrees of freedom. */
 RANDOM2(f, REALS, "dfnum", ABOVE_0, NAN, "dfden", ABOVE_0, NAN) {
-  weft_array *log[2];
-  for (int i = 0; i < 2; i++) {
-    weft_array *half = weft_mul(d->p[i], number(d->in, 0.5));
-    log[i] = weft_sub(random_gamma(d, half, i, 2, true), weft_log(half));
-  }
-  return weft_exp(weft_sub(log[0], log[1]));
+  return weft_exp(weft_sub(log_mean_square(d, d->p[0], 0), log_mean_square(d, d->p[1], 1)));
 }
