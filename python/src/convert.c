@@ -349,7 +349,7 @@ weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) 
   if (array_check(o)) a = array_handle(o);
   else if (has_memory(o)) a = in_flavour(from_memory(o, may_share), wanted);
   else if (mlx_is_made_of(o)) return mlx_from(o, wanted);
-  else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
+  else return PyErr_Format(PyExc_TypeError, "an array cannot be made of %.200s", Py_TYPE(o)->tp_name), NULL;
   return a && wanted && weft_dtype_of(a) != *wanted ? convert_cast(a, *wanted) : a;
 }
 

@@ -105,6 +105,7 @@ int dtype_parse(PyObject *, weft_dtype *);           /* weft.float32, "float32",
 int dtype_of_format(const char *format, Py_ssize_t itemsize, weft_dtype *); /* of the buffer protocol; 0: none */
 const char *dtype_format(weft_dtype);                /* NULL: the buffer protocol has none for it */
 const char *dtype_text(weft_dtype);                  /* "float32" */
+const char *dtype_text_of_c(const char *c, size_t n); /* of "f32", the n characters: "float32"; NULL: no dtype is called so */
 int dtype_add_all(PyObject *module, PyTypeObject *array); /* of an array type */
 
 /* convert.c: Python objects to arrays of the open scope. */

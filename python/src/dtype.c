@@ -27,6 +27,12 @@ PyObject *dtype_object(weft_dtype d) { return dtype_object_as(flavour(), d); }
 const char *dtype_format(weft_dtype d) { return rows[d].format; }
 const char *dtype_text(weft_dtype d) { return rows[d].name; }
 
+const char *dtype_text_of_c(const char *c, size_t n) {
+  for (int d = 0; d < N_DTYPES; d++)
+    if (!strncmp(weft_dtype_name((weft_dtype)d), c, n) && !weft_dtype_name((weft_dtype)d)[n]) return rows[d].name;
+  return NULL;
+}
+
 static weft_dtype value(PyObject *o) { return ((struct dtype *)o)->value; }
 
 static PyObject *represent(PyObject *self) {

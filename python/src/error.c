@@ -97,30 +97,32 @@ static const char *python_name(const char *c, size_t n) {
   return names_of_c(c, n);
 }
 
-/* The message, with every weft_name in it as Python has it; one that has no row loses its prefix. WEFT_ANY is Python's -1. */
+/* A word of C's as Python has it, or NULL: a function that has no row loses its prefix, WEFT_ANY is -1, f32 is float32. A dtype
+ * stands alone between blanks or the like: what users have named, a file or an axis, stays. */
+static PyObject *python_word(const char *word, size_t n, int is_alone) {
+  if (n == 8 && !memcmp(word, "WEFT_ANY", n)) return PyUnicode_FromString("-1");
+  const char *dtype = is_alone ? dtype_text_of_c(word, n) : NULL;
+  if (dtype) return PyUnicode_FromString(dtype);
+  if (n <= 5 || memcmp(word, "weft_", 5)) return NULL;
+  const char *c = word + 5, *name = python_name(c, n -= 5);
+  if (name) return PyUnicode_FromString(name);
+  size_t module = n > 7 && !memcmp(c, "random_", 7) ? 7 : 0; /* of its own in Python */
+  PyObject *text = PyUnicode_FromString(module ? "random." : "");
+  PyUnicode_AppendAndDel(&text, PyUnicode_DecodeUTF8(c + module, (Py_ssize_t)(n - module), "replace"));
+  return text;
+}
+
+/* The message, with Python's words in it. */
 static PyObject *in_python_names(const char *message) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   PyObject *text = PyUnicode_FromString("");
   for (const char *at = message, *next; text && *at; at = next) {
-    const char *found = strstr(at, "weft_"), *any = strstr(at, "WEFT_ANY");
-    if (any == at) {
-      next = at + strlen("WEFT_ANY");
-      PyUnicode_AppendAndDel(&text, PyUnicode_FromString("-1"));
-      continue;
-    }
-    if (any && (!found || any < found)) found = any;
-    if (found != at) {
-      next = found ? found : at + strlen(at);
-      PyUnicode_AppendAndDel(&text, PyUnicode_DecodeUTF8(at, next - at, "replace"));
-      continue;
-    }
-    size_t n = strspn(at += 5, "abcdefghijklmnopqrstuvwxyz_0123456789");
-    const char *name = python_name(at, n);
-    next = at + n;
-    if (!name && n > 7 && !memcmp(at, "random_", 7)) { /* a module of its own */
-      PyUnicode_AppendAndDel(&text, PyUnicode_FromString("random."));
-      at += 7, n -= 7;
-    }
-    PyUnicode_AppendAndDel(&text, name ? PyUnicode_FromString(name) : PyUnicode_DecodeUTF8(at, (Py_ssize_t)n, "replace"));
+    size_t n = strspn(at, letters);
+    int is_alone = (at == message || strchr(" ([", at[-1])) && (!at[n] || strchr(" ,;:)]", at[n]));
+    PyObject *word = n ? python_word(at, n, is_alone) : NULL;
+    next = n ? at + n : at + strcspn(at, letters);
+    if (!word && !PyErr_Occurred()) word = PyUnicode_DecodeUTF8(at, next - at, "replace");
+    PyUnicode_AppendAndDel(&text, word);
   }
   return text;
 }

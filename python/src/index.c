@@ -164,7 +164,7 @@ static int push_item(struct index *x, PyObject *o) {
     return i.start == -1 && PyErr_Occurred() ? -1 : push(x, i);
   }
   if (array_check(o) || PyList_Check(o) || convert_is_possible(o)) return push_array(x, o);
-  PyErr_Format(PyExc_TypeError, "a %.200s is not an index", Py_TYPE(o)->tp_name);
+  PyErr_Format(PyExc_TypeError, "%.200s is not an index", Py_TYPE(o)->tp_name);
   return -1;
 }
 

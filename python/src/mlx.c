@@ -15,7 +15,7 @@ weft_array *mlx_from(PyObject *o, const weft_dtype *wanted) {
   PyObject *made = PyObject_CallMethod(o, "__mlx_array__", NULL);
   weft_array *a = NULL;
   if (made && array_check(made)) a = weft_alias(array_handle(made));
-  else if (made) PyErr_Format(PyExc_TypeError, "__mlx_array__ gave a %.200s", Py_TYPE(made)->tp_name);
+  else if (made) PyErr_Format(PyExc_TypeError, "__mlx_array__ gave %.200s", Py_TYPE(made)->tp_name);
   Py_XDECREF(made);
   return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
 }
@@ -90,7 +90,7 @@ static int is_operand(PyObject *o) {
 
 static PyObject *refuse(PyObject *kind, PyObject *x, PyObject *y) {
   if (x == Py_None || y == Py_None) kind = PyExc_TypeError;
-  return PyErr_Format(kind, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
+  return PyErr_Format(kind, "cannot operate on %.100s and %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
 }
 
 /* Operands on another device than the thread's, for an operator that is then called again there. */
@@ -466,7 +466,7 @@ static PyObject *namespace(PyObject *self, PyObject *args, PyObject *kwargs) {
 /* as_mlx(a): the same array in this flavour, as as_weft(a) is in the other. */
 static PyObject *as_mlx(PyObject *module, PyObject *o) {
   (void)module;
-  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not %.200s", Py_TYPE(o)->tp_name);
   if (mlx_check(o)) return Py_NewRef(o);
   PyObject *same = array_wrap_as(&mlx_array_type, array_handle(o));
   if (same) ((struct array *)same)->is_foreign = ((struct array *)o)->is_foreign;
@@ -474,7 +474,7 @@ static PyObject *as_mlx(PyObject *module, PyObject *o) {
 }
 static PyObject *as_weft(PyObject *module, PyObject *o) {
   (void)module;
-  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not %.200s", Py_TYPE(o)->tp_name);
   return Py_TYPE(o) == &array_type ? Py_NewRef(o) : array_wrap_as(&array_type, array_handle(o));
 }
 

@@ -222,7 +222,7 @@ static int failed_before(int n, PyObject *const arg[]) {
 static int flag_refuses(const struct named *f, PyObject *const arg[]) {
   for (int i = 0; f->flags >> i; i++)
     if (f->flags >> i & 1 && !PyBool_Check(arg[i]))
-      return PyErr_Format(PyExc_TypeError, "%s: %U is True or False, not a %.100s", f->row->name, f->parameter[i],
+      return PyErr_Format(PyExc_TypeError, "%s: %U is True or False, not %.100s", f->row->name, f->parameter[i],
                           Py_TYPE(arg[i])->tp_name), 1;
   return 0;
 }

@@ -211,7 +211,7 @@ const struct name weft_names[] = {
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None)", call_var_corrected, weft_var,
     "the mean of the squared distances from the mean; divided by n - ddof instead of n", "var([1.0, 3.0])", "1.0"),
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None)", call_var_corrected, weft_std,
-    "the square root of var", "std([1.0, 5.0])",
+    "the square root of var; its derivative is nan where all elements are equal", "std([1.0, 5.0])",
     "2.0"),
   METHOD(cumsum, "(a, /, axis=None, *, reverse=False, inclusive=True, dtype=None)", call_running_in, weft_cumsum,
     "the sum so far, of elements in dtype; not inclusive: of those before", "cumsum([1, 2, 3])", "[1, 3, 6]"),

@@ -97,7 +97,7 @@ def test_a_nan_is_found_in_its_line_and_step(checked):
         return c - x, root * 2
 
     _, ys = weft.scan(body, weft.array([9.0, 2.5]), weft.ones(20))
-    with pytest.raises(FloatingPointError, match=r"sqrt: f32 \[2\] at \[1\] \(step 3 of the loop\).*test_errors.py"):
+    with pytest.raises(FloatingPointError, match=r"sqrt: float32 \[2\] at \[1\] \(step 3 of the loop\).*test_errors.py"):
         weft.eval(ys)
     weft.set_check(None)
     assert np.isnan(np.array(ys)).sum() == 27  # the values are there
@@ -172,3 +172,19 @@ def test_a_blas_is_used_only_when_asked_for():
 def test_bad_input_gets_the_function_as_typed_and_the_values(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_message_has_the_dtypes_of_python():
+    x = weft.array([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"^bitwise_and: of bools or integers, not of float32 \("):
+        weft.bitwise_and(x, x)
+    with pytest.raises(TypeError, match=r"^floor: not of complex64 \("):
+        weft.floor(weft.array([1j]))
+    with pytest.raises(ValueError, match=r"^random.normal: a key is uint32 \[2\], not int32 \[\]; see random.key \("):
+        weft.random.normal(3)
+    with pytest.raises(ValueError, match='^einsum: "f32,i8": '):  # what users have named stays
+        weft.einsum("f32,i8", x, x)
+
+
+def test_the_derivative_of_std_of_equal_elements_is_nan():
+    assert np.isnan(weft.grad(weft.std)(weft.array([2.0, 2.0]))).all()

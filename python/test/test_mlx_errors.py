@@ -197,7 +197,7 @@ def test_a_wrong_call_raises_what_mlx_raises(kind, call):
 @pytest.mark.parametrize("function", ["cummax", "cummin"])
 def test_a_running_maximum_of_complex_numbers_says_what_is_wrong(function, inclusive):
     """Without the element itself it spoke of a size that is not known."""
-    with pytest.raises(ValueError, match=f"{function}: not of c64"):
+    with pytest.raises(ValueError, match=f"{function}: not of complex64"):
         getattr(mx, function)(mx.array([1j, 2.0]), axis=0, inclusive=inclusive)
 
 
@@ -272,8 +272,8 @@ def test_a_list_that_cannot_be_an_array_says_why():
 
     for wrong, text in (([[1], [2, 3]], "non-uniform length"), ([1, [2]], "non-uniform length"), ([mx.array([1.0]), 1.0], "non-uniform length"),
                         ([1.0, mx.array([1.0])], "non-uniform length"), ([mx.ones((2, 3)), mx.ones((2, 2))], "non-uniform length"),
-                        ([object()], "an array cannot be made of a object"),
-                        ([[1, Half()]], "an array cannot be made of a Half"), ([Wrong()], "of the element's own")):
+                        ([object()], "an array cannot be made of object"),
+                        ([[1, Half()]], "an array cannot be made of Half"), ([Wrong()], "of the element's own")):
         with pytest.raises((ValueError, OverflowError), match=text):
             mx.array(wrong)
 
@@ -281,16 +281,16 @@ def test_a_list_that_cannot_be_an_array_says_why():
 @pytest.mark.parametrize("of", [weft, mx])
 def test_what_is_no_function_is_refused_where_it_is_given(of):
     for name in ("grad", "value_and_grad", "vmap", "compile", "checkpoint", "custom_function"):
-        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not a int$"):
+        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not int$"):
             getattr(of, name)(3)
     for name in ("jvp", "vjp"):
-        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not a NoneType$"):
+        with pytest.raises(TypeError, match=f"^{name}: a function is expected, not NoneType$"):
             getattr(of, name)(None, [of.array([1.0])], [of.array([1.0])])
 
 
 def test_files_of_what_is_no_dict_and_elements_that_are_deleted(tmp_path):
     for wrong in (lambda: mx.save_safetensors(str(tmp_path / "a"), [mx.ones(2)]), lambda: mx.save_safetensors(str(tmp_path / "a"), {}, ["a"])):
-        with pytest.raises(TypeError, match="^save_safetensors: the .* are a dict, not a list$"):
+        with pytest.raises(TypeError, match="^save_safetensors: the .* are a dict, not list$"):
             wrong()
     with pytest.raises(AttributeError, match="__delitem__"):
         del mx.ones(2)[0]

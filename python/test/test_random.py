@@ -54,10 +54,10 @@ def test_nonsense_is_named():
     key = random.key(0)
     for call, text in ((lambda: random.normal(key, 0, -1, shape=3), "sd is -1, not at least 0"),
                        (lambda: random.bernoulli(key, 1.5), "p is 1.5, not in"),
-                       (lambda: random.normal(weft.zeros(2)), "a key is u32"),
+                       (lambda: random.normal(weft.zeros(2)), "a key is uint32"),
                        (lambda: random.gamma(key, None), "a is NULL"),
                        (lambda: random.split(key, -1), "negative"),
-                       (lambda: random.normal(key, shape=3, dtype=weft.int32), "not of i32")):
+                       (lambda: random.normal(key, shape=3, dtype=weft.int32), "not of int32")):
         with pytest.raises((ValueError, TypeError), match=text):
             call().tolist()
     assert np.isnan(random.normal(key, 0.0, np.array([-1.0])).tolist()[0])

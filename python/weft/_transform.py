@@ -48,7 +48,7 @@ def _loss(value):
 
 def expect_function(what, fun):
     if not callable(fun):
-        raise TypeError(f"{what}: a function is expected, not a {type(fun).__name__}")
+        raise TypeError(f"{what}: a function is expected, not {type(fun).__name__}")
 
 
 def value_and_grad(fun, argnums=None, argnames=()):

@@ -16,7 +16,7 @@ def _as_array(a):
 def _expect(what, *arrays):
     for a in arrays:
         if not isinstance(a, _core.array):
-            raise TypeError(f"{what}: an array is expected, not a {type(a).__name__}")
+            raise TypeError(f"{what}: an array is expected, not {type(a).__name__}")
 
 
 # ---- Making
@@ -277,7 +277,7 @@ def view(a, dtype, stream=None):
     """
     a = _as_array(a)
     if not isinstance(dtype, _mlx.Dtype):
-        raise TypeError(f"view: a dtype is expected, not a {type(dtype).__name__}")
+        raise TypeError(f"view: a dtype is expected, not {type(dtype).__name__}")
     if dtype == a.dtype:
         return a
     if not a.ndim and dtype.size != a.dtype.size:

@@ -90,7 +90,7 @@ _ONE_AXIS = frozenset(
 
 
 def _shown(arg):
-    return repr(arg) if isinstance(arg, int) else f"a {type(arg).__name__}"
+    return repr(arg) if isinstance(arg, int) else type(arg).__name__
 
 
 def wrong_type(function, names, args):

@@ -182,7 +182,7 @@ def _anywhere(function):
         for k, name in flags:  # True and False alone, as there
             given = args[k] if k < len(args) else kwargs.get(name, False)
             if given is not True and given is not False:
-                raise TypeError(f"{function.__name__}: {name} is True or False, not a {type(given).__name__}")
+                raise TypeError(f"{function.__name__}: {name} is True or False, not {type(given).__name__}")
         device = _core._mlx._place(stream)
         try:
             return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)

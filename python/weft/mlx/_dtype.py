@@ -96,7 +96,7 @@ class finfo:
         digits = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52), "complex64": (8, 23),
                   "complex128": (11, 52)}
         if not isinstance(dtype, Dtype):
-            raise TypeError(f"finfo: a dtype is expected, not a {type(dtype).__name__}")
+            raise TypeError(f"finfo: a dtype is expected, not {type(dtype).__name__}")
         if dtype.name not in digits:
             raise ValueError(f"finfo: {dtype} is not a floating dtype")
         exponent, mantissa = digits[dtype.name]
@@ -117,7 +117,7 @@ class iinfo:
 
     def __init__(self, dtype):
         if not isinstance(dtype, Dtype):
-            raise TypeError(f"iinfo: a dtype is expected, not a {type(dtype).__name__}")
+            raise TypeError(f"iinfo: a dtype is expected, not {type(dtype).__name__}")
         if not dtype.name.startswith(("int", "uint")):
             raise ValueError(f"iinfo: {dtype} is not an integer dtype")
         bits = 8 * dtype.size

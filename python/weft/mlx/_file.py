@@ -77,7 +77,7 @@ def save_safetensors(file, arrays, metadata=None):
     """
     for what, given in (("arrays", arrays), ("metadata", metadata or {})):
         if not isinstance(given, dict):
-            raise TypeError(f"save_safetensors: the {what} are a dict, not a {type(given).__name__}")
+            raise TypeError(f"save_safetensors: the {what} are a dict, not {type(given).__name__}")
     for name, a in arrays.items():
         if not isinstance(a, _core.array):
             raise ValueError(f"save_safetensors: {name!r} is no array")
@@ -196,7 +196,7 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
     [1.5]
     """
     if not _is_file(file) and not isinstance(file, (str, os.PathLike)):
-        raise ValueError(f"load: a file opened in binary mode, or its path, is expected, not a {type(file).__name__}")
+        raise ValueError(f"load: a file opened in binary mode, or its path, is expected, not {type(file).__name__}")
     kind = _format(file, format)
     if _is_file(file) and getattr(file, "closed", False):
         raise ValueError("load: the file is closed")

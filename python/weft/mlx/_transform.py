@@ -119,7 +119,7 @@ class _Inputs:
         if isinstance(tree, tuple):
             items = [self.enter(item) for item in tree]
             return _tree.sequence(type(tree), items)
-        raise ValueError(f"{self.what}: an argument to differentiate by holds a {type(tree).__name__}, not an array")
+        raise ValueError(f"{self.what}: an argument to differentiate by holds {type(tree).__name__}, not an array")
 
     def leave(self):
         for tree, key, old, new in self.places:
@@ -130,7 +130,7 @@ class _Inputs:
 def _scalar(what, value):
     first = value[0] if isinstance(value, (tuple, list)) and value else value
     if not isinstance(first, array):
-        raise ValueError(f"{what}: the function gave a {type(first).__name__} in place of an array")
+        raise ValueError(f"{what}: the function gave {type(first).__name__} in place of an array")
     if first.ndim:
         raise ValueError(f"{what}: the function gave an array of shape {first.shape} in place of a scalar")
     return first
@@ -212,7 +212,7 @@ def grad(fun, argnums=None, argnames=()):
     def transformed(*args, **kwargs):
         value, gradient = _value_and_gradients(fun, numbers, names, args, kwargs, False)
         if not isinstance(value, array):
-            raise ValueError(f"grad: the function gave a {type(value).__name__}, not one array")
+            raise ValueError(f"grad: the function gave {type(value).__name__}, not one array")
         return gradient
 
     return transformed
@@ -379,7 +379,7 @@ def _check_leaves(tree):
         for item in tree.values():
             _check_leaves(item)
     elif not (tree is None or isinstance(tree, (array, str, int, float))):
-        raise ValueError(f"compile: an argument is a {type(tree).__name__}; arrays, texts, numbers and None can be passed")
+        raise ValueError(f"compile: an argument is {type(tree).__name__}; arrays, texts, numbers and None can be passed")
 
 
 def _refuse_captured(results, arguments):

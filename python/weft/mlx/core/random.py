@@ -60,7 +60,7 @@ def _shape(shape):
 
 def _dtype(name, dtype, default):
     if dtype is not None and not isinstance(dtype, _mlx.Dtype):
-        raise TypeError(f"random.{name}: a dtype is expected, not a {type(dtype).__name__}")
+        raise TypeError(f"random.{name}: a dtype is expected, not {type(dtype).__name__}")
     return default if dtype is None else dtype
 
 
