@@ -497,8 +497,9 @@ weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, els
  * use. Keys, bits, uniform, randint and bernoulli have the bits of MLX. Draws are computed where they are used.
  *
  * The result has the shape and dtype of `like`, whose values are not read; NULL: the shape that the parameters broadcast to, in
- * their dtype if it is a float, else f32; whole numbers in i32. A parameter that is NULL is the one in [brackets]. Of those that
- * make no sense, numbers are an error; elements of arrays give nan, -1 where whole numbers are drawn, and false among bools. */
+ * their dtype if it is a float, else f32; whole numbers in i32 (randint: in i64 if its ends want that). A parameter that is NULL is
+ * the one in [brackets]. Of those that make no sense, numbers are an error; elements of arrays give nan, -1 where whole numbers are
+ * drawn, and false among bools. */
 
 weft_array *weft_random_key(uint64_t seed);                        /* its high half and its low one */
 weft_array *weft_random_split(weft_array *key, int64_t n);         /* u32 [n,2]: a key in every row */

@@ -61,8 +61,10 @@ static weft_array *number_as(PyObject *o, weft_dtype wanted) {
     return write_double(v, 0, wanted, o) ? NULL : weft_from(wanted, 0, NULL, v);
   }
   if (wanted == WEFT_U64 && PyLong_Check(o)) {
-    int wraps = flavour() == &mlx_array_type; /* -1 is 2^64 - 1 there */
-    uint64_t v = wraps ? PyLong_AsUnsignedLongLongMask(o) : PyLong_AsUnsignedLongLong(o);
+    int beyond;
+    long long whole = PyLong_AsLongLongAndOverflow(o, &beyond);
+    int wraps = flavour() == &mlx_array_type && !beyond; /* -1 is 2^64 - 1 there */
+    uint64_t v = wraps ? (uint64_t)whole : PyLong_AsUnsignedLongLong(o);
     return v == (uint64_t)-1 && PyErr_Occurred() ? NULL : weft_from(WEFT_U64, 0, NULL, &v);
   }
   double v[2];

@@ -96,8 +96,7 @@ weft_array *call_isclose(const struct name *row, PyObject *const arg[]) {
   double rtol = PyFloat_AsDouble(arg[2]), atol = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[3]);
   int equal_nan = PyErr_Occurred() ? -1 : PyObject_IsTrue(arg[4]);
   weft_array *x[2];
-  for (int i = 0; i < 2; i++)
-    if (equal_nan < 0 || !(x[i] = convert_array(arg[i], NULL, 0))) return NULL;
+  if (equal_nan < 0 || !convert_all(2, arg, x)) return NULL;
   return ((weft_array * (*)(weft_array *, weft_array *, double, double, int)) row->function)(x[0], x[1], rtol, atol, equal_nan);
 }
 

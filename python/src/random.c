@@ -53,7 +53,11 @@ static weft_array *call_draw3(const struct name *row, PyObject *const arg[]) { r
 /* (seed) */
 static weft_array *call_key(const struct name *row, PyObject *const arg[]) {
   PyObject *i = PyNumber_Index(arg[0]);
-  uint64_t seed = i ? PyLong_AsUnsignedLongLongMask(i) : 0; /* -1 is 2^64 - 1 */
+  int beyond = 0; /* 1: above 63 bits, as 2^64 - 1 is, which -1 means too; -1: below them */
+  uint64_t seed = i ? (uint64_t)PyLong_AsLongLongAndOverflow(i, &beyond) : 0;
+  if (beyond > 0) seed = PyLong_AsUnsignedLongLong(i);
+  if (beyond < 0 || (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)))
+    PyErr_Format(PyExc_ValueError, "key: %S has more than 64 bits", arg[0]);
   (void)row;
   Py_XDECREF(i);
   return PyErr_Occurred() ? NULL : weft_random_key(seed);

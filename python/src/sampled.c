@@ -11,10 +11,11 @@ static int optional(int n, PyObject *const o[], weft_array *a[]) {
 }
 
 
-/* A number where the axis of x has one element. */
+/* A number where the axis of x has one element, in the dtype that both have together. */
 static weft_array *one_of(weft_array *number, weft_array *x, int axis) {
-  weft_array *longer = weft_pad(x, axis, 1, 0, weft_cast(weft_integer(0), weft_dtype_of(x)));
-  return weft_broadcast_like(weft_cast(number, weft_dtype_of(x)), weft_slice(longer, axis, 0, 1, 1));
+  weft_array *zero = weft_cast(weft_integer(0), weft_dtype_of(x)), *longer = weft_pad(x, axis, 1, 0, zero);
+  number = weft_where(weft_cast(weft_integer(1), WEFT_BOOL), number, zero);
+  return weft_broadcast_like(number, weft_slice(longer, axis, 0, 1, 1));
 }
 
 /* x with what comes before and after it along the axis, if anything does: a number stands for one element everywhere. */

@@ -890,3 +890,10 @@ def test_complex_numbers_wrap_as_their_real_parts_do_where_they_become_unsigned(
     x = mx.array([-2.0, -1.0, 0.0, 1.5, 300.0])
     for d in (mx.uint8, mx.uint16, mx.uint32, mx.uint64, mx.int8, mx.int16, mx.int32, mx.int64, mx.bool_):
         assert x.astype(mx.complex64).astype(d).tolist() == x.astype(d).tolist()
+
+
+@pytest.mark.parametrize("number", [2 ** 64, -2 ** 63 - 1, 10 ** 30])
+def test_integers_of_more_than_64_bits_are_no_other_number(number):
+    for make in (lambda: mx.array(number), lambda: mx.array(number, mx.uint64), lambda: mx.random.randint(0, number, (3,), mx.uint64)):
+        with pytest.raises(OverflowError):
+            make()

@@ -159,3 +159,19 @@ def test_choices_have_their_chances():
     for call in (lambda: weft.random.choice(key, 3, 4, replace=False), lambda: weft.random.choice(key, 0), lambda: weft.random.choice(key, 3, p=[0.5, 0.5])):
         with pytest.raises(ValueError):
             call()
+
+
+def test_ends_that_the_dtype_does_not_have_are_refused():
+    for low, high, dtype in [(0, 300, weft.uint8), (-5, 3, weft.uint16), (0, 2 ** 31 + 1, weft.int32)]:
+        with pytest.raises(ValueError, match=f"randint: from {low} to below {high} is beyond"):
+            random.randint(random.key(1), low, high, shape=4, dtype=dtype)
+    for low, high, dtype in [(0, 256, weft.uint8), (-128, 128, weft.int8), (0, 2 ** 32, weft.uint32)]:
+        x = random.randint(random.key(1), low, high, shape=4096, dtype=dtype)
+        assert np.ptp(np.asarray(x, np.float64)) > 0.9 * (high - low)
+
+
+def test_a_seed_has_64_bits():
+    assert random.key(2 ** 64 - 1).tolist() == random.key(-1).tolist() == [2 ** 32 - 1] * 2
+    for seed in (2 ** 64, -2 ** 63 - 1, 10 ** 40):
+        with pytest.raises(ValueError, match=f"key: {seed} has more than 64 bits"):
+            random.key(seed)

@@ -79,3 +79,35 @@ def test_factors_are_lower_or_upper_and_determinants_have_names(rng):
     x[0] = 9
     assert copy.tolist() == [1, 2] and weft.asarray(x) is x
     assert weft.permute_dims(weft.ones((2, 3, 4)), axes=(2, 0, 1)).shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint32", "float16", "float64"])
+@pytest.mark.parametrize("other", [[1.5, 2], [300, -1], np.array([1.5, 300.0]), np.array([300, 44], np.int16), [2 + 1j, 1], [True], 1.5, 300, True])
+def test_what_is_sought_is_not_cut_to_the_dtype_it_is_sought_in(dtype, other):
+    x = np.array([44, 1, 2, 3]).astype(dtype)
+    assert weft.isin(weft.array(x), other).tolist() == np.isin(x, other).tolist()
+    assert weft.isin(other, weft.array(x)).tolist() == np.isin(other, x).tolist()
+
+
+def test_numbers_beside_arrays_keep_their_fractions():
+    x = np.array([7, 2], np.uint8)
+    assert weft.copysign(0.5, weft.array(x)).tolist() == [0.5, 0.5]
+    assert weft.copysign(weft.array(x), [-1, 2]).tolist() == [-7, 2]
+    assert weft.nextafter(0.5, weft.array(x)).tolist() == np.nextafter(np.float32(0.5), np.float32(9)).repeat(2).tolist()
+    assert weft.diff(weft.array(x), prepend=0.5, append=-1.5).tolist() == np.diff(x, prepend=0.5, append=-1.5).tolist()
+    with pytest.raises(ValueError, match="copysign: 300 does not fit uint8"):
+        weft.copysign(weft.array(x), 300)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "bool"])
+def test_whole_numbers_far_apart_are_not_close(dtype):
+    ends = np.array([0, 1], bool) if dtype == "bool" else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max])
+    x, y = ends.astype(dtype), ends[::-1].astype(dtype)
+    assert weft.isclose(weft.array(x), weft.array(y), atol=0.5).tolist() == [False, False]
+    assert weft.isclose(weft.array(x), weft.array(x)).tolist() == [True, True]
+    assert weft.isclose(weft.array([16777217]), weft.array([16777216]), rtol=0).tolist() == [False]
+
+
+def test_numbers_that_are_close_to_halves_are_halves():
+    x = weft.array([0.1, 0.2]).astype(weft.float16)
+    assert weft.isclose(x, 0.1).tolist() == (x == 0.1).tolist() == [True, False]

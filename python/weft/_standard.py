@@ -195,19 +195,25 @@ def copysign(x1, x2, /):
     >>> weft.copysign(weft.array(2.0), weft.array(-0.0)).item()
     -2.0
     """
-    size, sign = _meet(x1, x2)
+    size, sign = _meet("copysign", x1, x2)
     _expect_real("copysign", size)
     size = _core.abs(size)
     return _core.where(signbit(sign), -size, size)
 
 
-def _meet(x1, x2):
-    if not isinstance(x1, _core.array) and not isinstance(x2, _core.array):
-        x1 = _array(x1)
-    x1 = x1 if isinstance(x1, _core.array) else _core.array(x1, x2.dtype)
-    x2 = x2 if isinstance(x2, _core.array) else _core.array(x2, x1.dtype)
-    dtype = _core.result_type(x1, x2)
-    return x1.astype(dtype), x2.astype(dtype)
+def _meet(fn, x1, x2):
+    """Both in the dtype that their sum has: numbers take that of their partner, lists have their own."""
+    one, other = (x if isinstance(x, (bool, int, float, complex)) else _array(x) for x in (x1, x2))
+    if not isinstance(one, _core.array) and not isinstance(other, _core.array):
+        one = _array(one)
+    dtype = _core.result_type(one, other)
+    return _in_dtype(fn, one, dtype), _in_dtype(fn, other, dtype)
+
+
+def _in_dtype(fn, x, dtype):
+    if isinstance(x, int) and isdtype(dtype, "integral") and not iinfo(dtype).min <= x <= iinfo(dtype).max:
+        raise ValueError(f"{fn}: {x} does not fit {dtype.name}")
+    return x.astype(dtype) if isinstance(x, _core.array) else _core.array(x, dtype)
 
 
 def _expect_real(fn, x):
@@ -237,7 +243,7 @@ def nextafter(x1, x2, /):
     >>> weft.nextafter(weft.array(1.0), weft.array(2.0)).item()
     1.0000001192092896
     """
-    x, to = _meet(x1, x2)
+    x, to = _meet("nextafter", x1, x2)
     _expect_real("nextafter", x)
     if not isdtype(x.dtype, "real floating"):
         x, to = x.astype(_core.float32), to.astype(_core.float32)
@@ -257,7 +263,7 @@ def isin(x1, x2, /, *, invert=False):
     >>> weft.isin(weft.array([1, 2, 3]), weft.array([2, 5])).tolist()
     [False, True, False]
     """
-    x1, x2 = _meet(x1, x2)
+    x1, x2 = _meet("isin", *(_array(x) if isinstance(x, int) else x for x in (x1, x2)))  # 300 is in no uint8
     found = _core.any(_core.equal(_core.expand_dims(x1, -1), _core.ravel(x2)), axis=-1)
     return ~found if invert else found
 
@@ -318,7 +324,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     n, m = _sizes(x1)[axis], _sizes(x2)[axis]
     if type(n) is int and type(m) is int and n != m:
         raise ValueError(f"vecdot: {n} and {m} elements")
-    x1, x2 = _meet(x1, x2)
+    x1, x2 = _meet("vecdot", x1, x2)
     return _core.sum(_core.conj(x1) * x2, axis=axis).astype(x1.dtype)
 
 

@@ -6,7 +6,8 @@ static weft_array *or_nan(weft_array *is_alike, weft_array *a, weft_array *b, in
   return equal_nan ? weft_or(is_alike, weft_and(weft_isnan(a), weft_isnan(b))) : is_alike;
 }
 
-/* |a - b| <= atol + rtol |b|; an infinity is near itself alone. */
+/* |a - b| <= atol + rtol |b|; an infinity is near itself alone. Whole numbers are compared as f64: their difference may have
+ * no place in their dtype, as 0 - 255 has none in u8. */
 static weft_array *isclose(const char *fn, weft_array *a, weft_array *b, double rtol, double atol, int equal_nan) {
   struct node *n[2];
   weft_array *bad;
@@ -16,7 +17,8 @@ static weft_array *isclose(const char *fn, weft_array *a, weft_array *b, double 
   struct failure *why = common_dims(fn, 2, n, &rank, dims);
   if (why) return array_of_bad(why, 2, n);
   nodes_release(2, n);
-  if (weft_dtype_of(a) == WEFT_BOOL && weft_dtype_of(b) == WEFT_BOOL) a = weft_cast(a, WEFT_I32);
+  weft_dtype both = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(b));
+  if (both == WEFT_BOOL || dtype_is_integer(both)) a = weft_cast(a, WEFT_F64), b = weft_cast(b, WEFT_F64);
   weft_array *room = weft_add(weft_scalar(atol), weft_mul(weft_scalar(rtol), weft_abs(b)));
   weft_array *is_near = weft_and(weft_le(weft_abs(weft_sub(a, b)), room), weft_isfinite(b));
   return or_nan(weft_or(is_near, weft_eq(a, b)), a, b, equal_nan);

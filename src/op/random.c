@@ -328,7 +328,13 @@ RANDOM1(bernoulli, TRUTHS, "p", PROBABILITY, 0.5) {
   return weft_lt(weft_cast(words(d, WEFT_U32, 0, 1), WEFT_F32), weft_mul(d->p[0], number(WEFT_F32, 0x1.000002p32)));
 }
 
-/* Both ends, in the dtype of the draws. */
+/* Whether draws up to an end are i32: a number less what is above the last draw, or an array of a dtype that i32 holds. */
+static bool fits_i32(const struct node *end, int64_t above) {
+  if (end->op != &op_scalar) return weft_dtype_promote((weft_dtype)end->dtype, WEFT_I32) == WEFT_I32;
+  return !dtype_is_integer(end->dtype) || dtype_fits(WEFT_I32, (int64_t)scalar_bits(end, WEFT_I64) - above);
+}
+
+/* Both ends, in the dtype of the draws: i32 unless they, or what the draws are like, say otherwise. */
 static struct failure *ends_check(struct draw *d, const struct node *like, struct node *const end[2]) {
   static const struct parameter any = { "an end", REAL, 0 };
   struct failure *why = common_dims(d->fn, 2, end, &d->rank, d->dims);
@@ -336,7 +342,8 @@ static struct failure *ends_check(struct draw *d, const struct node *like, struc
     d->rank = like->rank;
     for (int k = 0; k < like->rank; k++) d->dims[k] = like->dims[k];
   }
-  d->as = like ? (weft_dtype)like->dtype : WEFT_I32;
+  bool narrow = fits_i32(end[0], 0) && fits_i32(end[1], 1);
+  d->as = like ? (weft_dtype)like->dtype : narrow ? WEFT_I32 : WEFT_I64;
   for (int i = 0; i < 2 && !why; i++) {
     if (!dtype_is_integer(end[i]->dtype)) why = not_of(d->fn, (weft_dtype)end[i]->dtype);
     else why = random_number_wrong(d->fn, &any, end[i]);
@@ -344,21 +351,32 @@ static struct failure *ends_check(struct draw *d, const struct node *like, struc
   if (!why && !dtype_is_integer(d->as)) why = not_of(d->fn, d->as);
   if (why || end[0]->op != &op_scalar || end[1]->op != &op_scalar) return why;
   int64_t low = (int64_t)scalar_bits(end[0], WEFT_I64), high = (int64_t)scalar_bits(end[1], WEFT_I64);
-  if (low < high) return NULL;
-  return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no integer from %lld to below %lld", d->fn, (long long)low,
-              (long long)high);
+  if (low >= high)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no integer from %lld to below %lld", d->fn, (long long)low,
+                (long long)high);
+  if (dtype_fits(d->as, low) && dtype_fits(d->as, high - 1)) return NULL;
+  return fail(WEFT_ERR_ARG, scope_origin(), "%s: from %lld to below %lld is beyond %s", d->fn, (long long)low, (long long)high,
+              weft_dtype_name(d->as));
 }
 
-/* low + u (high - low) in f32, rounded down: of a range beyond 2^24 not every number is drawn. */
-static weft_array *between(const struct draw *d, weft_array *const end[2]) {
+/* The dtype in which ends are compared with a draw: that of the draws, unless they are arrays of another one, whose elements may
+ * lie beyond it. */
+static weft_dtype dtype_of_ends(weft_dtype as, struct node *const end[2]) {
+  bool fit = as == WEFT_U64;
+  if (!fit) fit = (end[0]->op == &op_scalar || end[0]->dtype == as) && (end[1]->op == &op_scalar || end[1]->dtype == as);
+  return fit ? as : WEFT_I64;
+}
+
+/* low + u (high - low) in f32, rounded down, held between the ends as integers: of a range beyond 2^24 not every number is drawn. */
+static weft_array *between(const struct draw *d, weft_dtype as, weft_array *const end[2]) {
   weft_array *f[2], *whole[2];
   for (int i = 0; i < 2; i++) {
     f[i] = array_broadcast(d->fn, weft_cast(end[i], WEFT_F32), d->rank, d->dims);
-    whole[i] = array_broadcast(d->fn, weft_cast(end[i], d->as), d->rank, d->dims);
+    whole[i] = array_broadcast(d->fn, weft_cast(end[i], as), d->rank, d->dims);
   }
   weft_array *u = weft_add(weft_mul(weft_sub(f[1], f[0]), random_unit(d, 0, 1)), f[0]);
-  weft_array *x = weft_cast(weft_floor(u), d->as), *last = weft_sub(whole[1], weft_integer(1));
-  return weft_maximum(weft_minimum(x, last), whole[0]);
+  weft_array *x = weft_cast(weft_floor(u), as), *last = weft_sub(whole[1], weft_integer(1));
+  return weft_cast(weft_maximum(weft_minimum(x, last), whole[0]), d->as);
 }
 
 static weft_array *randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high) {
@@ -371,8 +389,9 @@ static weft_array *randint(weft_array *key, weft_array *like, weft_array *low, w
   struct failure *why = ends_check(&d, n, end);
   node_release(n);
   if (why) return array_of_bad(why, 2, end);
+  weft_dtype as = dtype_of_ends(d.as, end);
   nodes_release(2, end);
-  return random_open(&d, d.fn, key, like, d.rank, d.dims, &bad) ? between(&d, ends) : bad;
+  return random_open(&d, d.fn, key, like, d.rank, d.dims, &bad) ? between(&d, as, ends) : bad;
 }
 
 weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high) {
