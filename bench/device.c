@@ -3,8 +3,8 @@
  *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device. With
  *                                           WEFT_BENCH_DROPS results are not held until all are there
  *
- * Prints one line of JSON a work: median milliseconds of seven rounds, bytes that must move over that time, the time of the first
- * call, and how many steps ran on the host. */
+ * Prints one line of JSON a work: median milliseconds of seven rounds of many evaluations, bytes that must move over that time, the
+ * time of the first call, and how many steps ran on the host. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,7 +48,9 @@ static weft_array *indices(int64_t n, int64_t below) {
   return r;
 }
 
-enum { MOST = 8, REPEATS = 50 };
+enum { MOST = 8 };
+/* Of a round: as many evaluations as take so long, so that what its begin and its end take is a hundredth of it or less. */
+enum { FEWEST = 2, REPEATS = 50, ROUND_MS = 10 };
 typedef int work(weft_array *const x[], weft_array *y[]);
 
 static weft_array *c(double v) { return weft_scalar(v); }
@@ -219,80 +221,79 @@ static int depthwise(weft_array *const x[], weft_array *y[]) {
 static const struct row {
   const char *name;
   work *make;
-  int repeats;
   double bytes;                        /* that must move */
   const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), w (small bf16), o (ones
                                           of bf16), p (positive definite f32), n (f32 with NaN among them) and dims; i: count
                                           and limit of indices */
 } rows[] = {
-  { "copy-64M-f32", copy, REPEATS, 8 * 0x1p26, "f 67108864" },
-  { "fma-64M-f32", muladd, REPEATS, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
-  { "gelu-residual-64M-f32", gelu, REPEATS, 12 * 0x1p26, "f 67108864|f 67108864|f 1" },
-  { "gelu-residual-64M-bf16", gelu, REPEATS, 6 * 0x1p26, "b 67108864|b 67108864|b 1" },
-  { "rmsnorm-8192x4096-f32", rmsnorm, REPEATS, 8 * 0x1p25, "f 8192 4096|f 4096" },
-  { "rmsnorm-grad-8192x4096-f32", rmsnorm_grad, REPEATS, 8 * 0x1p25, "f 8192 4096|f 4096" },
-  { "softmax-8192x4096-f32", softmax, REPEATS, 8 * 0x1p25, "f 8192 4096" },
-  { "softmax-65536x512-f32", softmax, REPEATS, 8 * 0x1p25, "f 65536 512" },
-  { "softmax-2048x16384-f32", softmax, REPEATS, 8 * 0x1p25, "f 2048 16384" },
-  { "softmax-1024x50257-f32", softmax, REPEATS, 8 * 1024.0 * 50257, "f 1024 50257" },
-  { "sum-all-64M-f32", sum_all, REPEATS, 4 * 0x1p26, "f 67108864" },
-  { "sum-axis0-8192x4096", sum_0, REPEATS, 4 * 0x1p25, "f 8192 4096" },
-  { "sum-axis1-8192x4096", sum_1, REPEATS, 4 * 0x1p25, "f 8192 4096" },
-  { "logsumexp-axis0-8192x4096", lse_0, REPEATS, 4 * 0x1p25, "f 8192 4096" },
-  { "reverse-mul-64M-f32", reversed, REPEATS, 8 * 0x1p26, "f 67108864" },
-  { "transpose-8192x8192-f32", turned, REPEATS, 8 * 0x1p26, "f 8192 8192" },
-  { "transpose-add-8192x8192-f32", turned_add, REPEATS, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
-  { "scatter-add-16M-into-1024", put_add, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
-  { "scatter-add-16M-nan-into-1024", put_add, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
-  { "scatter-add-16M-into-1048576", put_add, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "scatter-prod-16M-into-1024", put_mul, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
-  { "scatter-prod-16M-nan-into-1024", put_mul, REPEATS, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
-  { "scatter-prod-16M-into-1048576", put_mul, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "scatter-set-16M-into-1048576", put_set, REPEATS, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
-  { "gather-65536x768", gather, REPEATS, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
-  { "cumsum-16M-f32", cumsum, REPEATS, 8 * 0x1p24, "f 16777216" },
-  { "cummax-16M-f32", cummax, REPEATS, 8 * 0x1p24, "f 16777216" },
-  { "cumsum-rows-4096x4096", cumsum_rows, REPEATS, 8 * 0x1p24, "f 4096 4096" },
-  { "sort-16M-f32", sort, 5, 8 * 0x1p24, "f 16777216" },
-  { "argsort-16M-f32", order, 5, 12 * 0x1p24, "f 16777216" },
-  { "sort-rows-65536x256-f32", sort_rows, 5, 8 * 0x1p24, "f 65536 256" },
-  { "topk-100-of-16M-f32", largest, 5, 4 * 0x1p24, "f 16777216" },
-  { "histogram-100-of-16M-f32", histogram, 5, 4 * 0x1p24, "f 16777216" },
-  { "cholesky-2048-f32", factor, 2, 0, "p 2048 2048" },
-  { "cholesky-4096x32x32-f32", factor, 5, 0, "p 4096 32 32" },
-  { "solve-2048x64-f32", solve, 2, 0, "p 2048 2048|f 2048 64" },
-  { "codes-1x4096x4096-4bit", codes, 10, 0.5 * 0x1p24 + 0x1p21, "f 1 4096|u 4096 512|s 4096 64" },
-  { "codes-64x4096x4096-4bit", codes, 5, 0.5 * 0x1p24 + 0x1p21, "f 64 4096|u 4096 512|s 4096 64" },
-  { "uniform-64M-f32", uniform, 5, 4 * 0x1p26, "f 67108864" },
-  { "normal-64M-f32", normal, 5, 4 * 0x1p26, "f 67108864" },
-  { "chain200-1k-f32", chain, 20, 0, "f 1024" },
-  { "rnn-scan-T1000-B64-H64", rnn, 20, 0, "f 1000 64 64|s 64 64|s 64 64" },
-  { "rnn-scan-grad-T1000-B64-H64", rnn_grad, 3, 0, "f 1000 64 64|s 64 64|s 64 64" },
-  { "ar2-scan-T10000-N256", ar2, 20, 0, "f 10000 256" },
-  { "ar2-scan-grad-T10000-N256", ar2_grad, 3, 0, "f 10000 256" },
-  { "while-10000-N256", steps, 20, 0, "f 256" },
-  { "kalman-T1000-N4-B256", kalman, 20, 0, "f 1000 256 1|s 4 4|f 256 4|s 256 4 4" },
-  { "depthwise-8x56x56x96-7x7-f32", depthwise, 20, 8 * 8 * 56 * 56 * 96., "f 8 56 56 96|s 96 7 7 1" },
-  { "depthwise-1x56x56x96-7x7-f32", depthwise, 20, 8 * 56 * 56 * 96., "f 1 56 56 96|s 96 7 7 1" },
-  { "matmul-1024-f32", product, 5, 0, "f 1024 1024|f 1024 1024" },
-  { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
-  { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },
-  { "matmul-8192-f32", product, 2, 0, "f 8192 8192|f 8192 8192" },
-  { "matmul-4096-tf32", product, 5, 0, "f 4096 4096|f 4096 4096" },
-  { "matmul-8192-tf32", product, 3, 0, "f 8192 8192|f 8192 8192" },
-  { "matmul-1024-bf16", product, 5, 0, "b 1024 1024|b 1024 1024" },
-  { "matmul-4096-bf16", product, 5, 0, "b 4096 4096|b 4096 4096" },
-  { "matmul-8192-bf16", product, 3, 0, "b 8192 8192|b 8192 8192" },
-  { "matmul-gelu-4096-bf16", product_gelu, 5, 0, "b 4096 4096|b 4096 4096" },
-  { "attention-8x16x4096x64-bf16", attention_all, 3, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
-  { "attention-causal-8x16x4096x64-bf16", attention, 3, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
-  { "attention-grad-8x16x4096x64-bf16", attention_grad, 2, 0,
+  { "copy-64M-f32", copy, 8 * 0x1p26, "f 67108864" },
+  { "fma-64M-f32", muladd, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
+  { "gelu-residual-64M-f32", gelu, 12 * 0x1p26, "f 67108864|f 67108864|f 1" },
+  { "gelu-residual-64M-bf16", gelu, 6 * 0x1p26, "b 67108864|b 67108864|b 1" },
+  { "rmsnorm-8192x4096-f32", rmsnorm, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "rmsnorm-grad-8192x4096-f32", rmsnorm_grad, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "softmax-8192x4096-f32", softmax, 8 * 0x1p25, "f 8192 4096" },
+  { "softmax-65536x512-f32", softmax, 8 * 0x1p25, "f 65536 512" },
+  { "softmax-2048x16384-f32", softmax, 8 * 0x1p25, "f 2048 16384" },
+  { "softmax-1024x50257-f32", softmax, 8 * 1024.0 * 50257, "f 1024 50257" },
+  { "sum-all-64M-f32", sum_all, 4 * 0x1p26, "f 67108864" },
+  { "sum-axis0-8192x4096", sum_0, 4 * 0x1p25, "f 8192 4096" },
+  { "sum-axis1-8192x4096", sum_1, 4 * 0x1p25, "f 8192 4096" },
+  { "logsumexp-axis0-8192x4096", lse_0, 4 * 0x1p25, "f 8192 4096" },
+  { "reverse-mul-64M-f32", reversed, 8 * 0x1p26, "f 67108864" },
+  { "transpose-8192x8192-f32", turned, 8 * 0x1p26, "f 8192 8192" },
+  { "transpose-add-8192x8192-f32", turned_add, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
+  { "scatter-add-16M-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-add-16M-nan-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
+  { "scatter-add-16M-into-1048576", put_add, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-prod-16M-into-1024", put_mul, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-prod-16M-nan-into-1024", put_mul, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
+  { "scatter-prod-16M-into-1048576", put_mul, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-set-16M-into-1048576", put_set, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "gather-65536x768", gather, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
+  { "cumsum-16M-f32", cumsum, 8 * 0x1p24, "f 16777216" },
+  { "cummax-16M-f32", cummax, 8 * 0x1p24, "f 16777216" },
+  { "cumsum-rows-4096x4096", cumsum_rows, 8 * 0x1p24, "f 4096 4096" },
+  { "sort-16M-f32", sort, 8 * 0x1p24, "f 16777216" },
+  { "argsort-16M-f32", order, 12 * 0x1p24, "f 16777216" },
+  { "sort-rows-65536x256-f32", sort_rows, 8 * 0x1p24, "f 65536 256" },
+  { "topk-100-of-16M-f32", largest, 4 * 0x1p24, "f 16777216" },
+  { "histogram-100-of-16M-f32", histogram, 4 * 0x1p24, "f 16777216" },
+  { "cholesky-2048-f32", factor, 0, "p 2048 2048" },
+  { "cholesky-4096x32x32-f32", factor, 0, "p 4096 32 32" },
+  { "solve-2048x64-f32", solve, 0, "p 2048 2048|f 2048 64" },
+  { "codes-1x4096x4096-4bit", codes, 0.5 * 0x1p24 + 0x1p21, "f 1 4096|u 4096 512|s 4096 64" },
+  { "codes-64x4096x4096-4bit", codes, 0.5 * 0x1p24 + 0x1p21, "f 64 4096|u 4096 512|s 4096 64" },
+  { "uniform-64M-f32", uniform, 4 * 0x1p26, "f 67108864" },
+  { "normal-64M-f32", normal, 4 * 0x1p26, "f 67108864" },
+  { "chain200-1k-f32", chain, 0, "f 1024" },
+  { "rnn-scan-T1000-B64-H64", rnn, 0, "f 1000 64 64|s 64 64|s 64 64" },
+  { "rnn-scan-grad-T1000-B64-H64", rnn_grad, 0, "f 1000 64 64|s 64 64|s 64 64" },
+  { "ar2-scan-T10000-N256", ar2, 0, "f 10000 256" },
+  { "ar2-scan-grad-T10000-N256", ar2_grad, 0, "f 10000 256" },
+  { "while-10000-N256", steps, 0, "f 256" },
+  { "kalman-T1000-N4-B256", kalman, 0, "f 1000 256 1|s 4 4|f 256 4|s 256 4 4" },
+  { "depthwise-8x56x56x96-7x7-f32", depthwise, 8 * 8 * 56 * 56 * 96., "f 8 56 56 96|s 96 7 7 1" },
+  { "depthwise-1x56x56x96-7x7-f32", depthwise, 8 * 56 * 56 * 96., "f 1 56 56 96|s 96 7 7 1" },
+  { "matmul-1024-f32", product, 0, "f 1024 1024|f 1024 1024" },
+  { "matmul-4096-f32", product, 0, "f 4096 4096|f 4096 4096" },
+  { "matmul-1024-f64", product, 0, "d 1024 1024|d 1024 1024" },
+  { "matmul-8192-f32", product, 0, "f 8192 8192|f 8192 8192" },
+  { "matmul-4096-tf32", product, 0, "f 4096 4096|f 4096 4096" },
+  { "matmul-8192-tf32", product, 0, "f 8192 8192|f 8192 8192" },
+  { "matmul-1024-bf16", product, 0, "b 1024 1024|b 1024 1024" },
+  { "matmul-4096-bf16", product, 0, "b 4096 4096|b 4096 4096" },
+  { "matmul-8192-bf16", product, 0, "b 8192 8192|b 8192 8192" },
+  { "matmul-gelu-4096-bf16", product_gelu, 0, "b 4096 4096|b 4096 4096" },
+  { "attention-8x16x4096x64-bf16", attention_all, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
+  { "attention-causal-8x16x4096x64-bf16", attention, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
+  { "attention-grad-8x16x4096x64-bf16", attention_grad, 0,
     "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
-  { "attention-causal-8x16x1024x64-f32", attention, 3, 0, "f 8 16 1024 64|f 8 16 1024 64|f 8 16 1024 64" },
-  { "block-8x1024x768-bf16", block_of, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
-  { "block-grad-8x1024x768-bf16", block_grad, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
-  { "layernorm-8192x4096-bf16", layernorm, REPEATS, 4 * 0x1p25, "b 8192 4096" },
-  { "cast-64M-f32-bf16", narrow, REPEATS, 6 * 0x1p26, "f 67108864" },
+  { "attention-causal-8x16x1024x64-f32", attention, 0, "f 8 16 1024 64|f 8 16 1024 64|f 8 16 1024 64" },
+  { "block-8x1024x768-bf16", block_of, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
+  { "block-grad-8x1024x768-bf16", block_grad, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
+  { "layernorm-8192x4096-bf16", layernorm, 4 * 0x1p25, "b 8192 4096" },
+  { "cast-64M-f32-bf16", narrow, 6 * 0x1p26, "f 67108864" },
 };
 
 /* a a' + n. */
@@ -340,7 +341,8 @@ static double dropping_ms(const struct row *r, weft_array *const x[], int repeat
   return (now_ms() - begin) / repeats;
 }
 
-/* So many evaluations, one enqueued after the other, and all of them waited for. */
+/* So many evaluations, one enqueued after the other, and all of them waited for. For the last one by the driver: who waits with a
+ * limit of time sleeps between two looks, for 0.12 ms and less. */
 static double round_ms(const struct row *r, weft_array *const x[], int repeats) {
   if (getenv("WEFT_BENCH_DROPS")) return dropping_ms(r, x, repeats);
   weft_scope *s = weft_scope_open();
@@ -348,11 +350,14 @@ static double round_ms(const struct row *r, weft_array *const x[], int repeats) 
   double begin = now_ms();
   int n = 0;
   for (int i = 0; i < repeats; i++) n = r->make(x, y[i]), must(weft_eval_async(n, y[i]));
-  for (int i = 0; i < repeats; i++) must(weft_wait(n, y[i], 60));
-  must(weft_eval(n, y[repeats - 1]));
+  for (int i = repeats - 1; i >= 0; i--) must(i == repeats - 1 ? weft_eval(n, y[i]) : weft_wait(n, y[i], 60));
   double took = now_ms() - begin;
   weft_scope_discard(s);
   return took / repeats;
+}
+
+static int repeats_of(double ms) {
+  return ms * REPEATS < ROUND_MS ? REPEATS : ms * FEWEST > ROUND_MS ? FEWEST : (int)(ROUND_MS / ms);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -370,7 +375,8 @@ static void run(const struct row *r) {
   double first = round_ms(r, x, 1), ms[7];
   kernels = weft_get(WEFT_KERNELS) - kernels;
   on_host = weft_get(WEFT_KERNELS_HOST) - on_host;
-  for (int i = 0; i < 7; i++) ms[i] = round_ms(r, x, r->repeats);
+  int repeats = repeats_of(round_ms(r, x, 1));
+  for (int i = 0; i < 7; i++) ms[i] = round_ms(r, x, repeats);
   qsort(ms, 7, sizeof *ms, by_size);
   printf("{\"work\": \"%s\", \"system\": \"weft\", \"ms\": %.4f, \"GBps\": %.0f, \"first_ms\": %.1f, \"kernels\": %d, "
          "\"on_host\": %d}\n", r->name, ms[3], r->bytes / ms[3] / 1e6, first, (int)kernels, (int)on_host);
@@ -398,8 +404,8 @@ static void run_calls(const char *name, work *make, const char *in, int calls, b
       if (one) weft_scope_discard(one);
     }
     double put = now_ms() - begin;
-    if (holds) must(weft_wait(calls, all, 60));
     must(weft_eval(1, &out));
+    if (holds) must(weft_wait(calls, all, 60));
     if (i >= 2) enqueued[i - 2] = put, done[i - 2] = now_ms() - begin;
     free(all);
     weft_scope_discard(round);

@@ -1,4 +1,5 @@
-"""The works of bench/device.c by PyTorch, eager and compiled, on the first GPU: a line of JSON each, medians by events.
+"""The works of bench/device.c by PyTorch, eager and compiled, on the first GPU: a line of JSON each, medians of rounds of
+many calls by events.
 
     python3 bench/device_torch.py [--eager | --compiled] [text ..]    one of the two; only works whose name contains a text
 """
@@ -145,15 +146,23 @@ works = {
 }
 
 
-def median_ms(run, n=11):
+def round_ms(run, repeats):
+    """Of one of so many calls, one enqueued after the other."""
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a.record()
+    for _ in range(repeats):
+        run()
+    b.record(), torch.cuda.synchronize()
+    return a.elapsed_time(b) / repeats
+
+
+def median_ms(run, rounds=7):
+    """Rounds of as many calls as take 10 ms, 2 to 50, as bench/device has them."""
     for _ in range(3):
         run()
-    times = []
-    for _ in range(n):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record(), run(), b.record(), torch.cuda.synchronize()
-        times.append(a.elapsed_time(b))
-    return sorted(times)[n // 2]
+    torch.cuda.synchronize()
+    repeats = max(2, min(50, int(10 / round_ms(run, 1))))
+    return sorted(round_ms(run, repeats) for _ in range(rounds))[rounds // 2]
 
 
 def measure(system, wrap, texts):
@@ -161,7 +170,7 @@ def measure(system, wrap, texts):
         if not texts or any(t in name for t in texts):
             torch.set_float32_matmul_precision("high" if "tf32" in name else "highest")
             x, g = operands(), wrap(work)
-            ms = median_ms(lambda: g(*x), 3 if "prod" in name else 11)
+            ms = median_ms(lambda: g(*x))
             print(json.dumps({"work": name, "system": system, "ms": round(ms, 4)}), flush=True)
 
 

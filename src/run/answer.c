@@ -124,21 +124,15 @@ static bool is_done(const struct node *n) {
   return (buffer_is_done(n->value->buf) && verdict_is_past(n->value->verdict)) || buffer_is_lost(n->value->buf);
 }
 
-/* Looks now and then, ever more seldom, up to ten thousand times a second. */
-static void nap(long *nanoseconds) {
-  nanosleep(&(struct timespec){ .tv_nsec = *nanoseconds }, NULL);
-  if (*nanoseconds < 64000) *nanoseconds *= 2;
-}
-
 /* A wait for the driver cannot be left: who has a limit of time, or may be cancelled, asks instead. */
 static weft_status await_while(bool (*over)(void *of), void *of, double seconds, struct failure **failure) {
   const volatile int *cancel = eval_settings()->cancel;
   double end = seconds >= 0 ? clock_seconds() + seconds : 0;
-  long pause = 2000;
+  int64_t began = clock_ns();
   while ((seconds >= 0 || cancel) && !over(of)) {
     if ((*failure = plan_stopped(cancel))) return failure_status(*failure);
     if (seconds >= 0 && clock_seconds() >= end) return WEFT_ERR_TIMEOUT;
-    nap(&pause);
+    clock_nap(began);
   }
   return WEFT_OK;
 }

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/bundled.h"
@@ -302,19 +302,14 @@ static void begin_stop(struct tour *t) {
   if (!t->failure && t->r->cancel && !t->r->stays_open && looks(t->p)) note(t, t->d->stop_open(t->d, &t->r->stop));
 }
 
-static void nap(long *nanoseconds) {
-  nanosleep(&(struct timespec){ .tv_nsec = *nanoseconds }, NULL);
-  if (*nanoseconds < 64000) *nanoseconds *= 2;
-}
-
 /* Waits for what was enqueued, unless it is cancelled: then it ends, and nobody has seen what it made. What overwrites, or is past
  * that, is not cancelled any more. */
 static void await_or_stop(struct tour *t) {
   struct event end = { 0 };
-  long pause = 2000;
   if (t->failure || !t->r->stop.at) return;
+  int64_t began = clock_ns();
   end = event_now(t->d, QUEUE_COMPUTE);
-  while (!event_is_over(&end) && !flag_is_set(t->r->cancel)) nap(&pause);
+  while (!event_is_over(&end) && !flag_is_set(t->r->cancel)) clock_nap(began);
   if (!flag_is_set(t->r->cancel)) return;
   note(t, t->d->stop(t->d, &t->r->stop));
   if (!t->failure) t->failure = plan_stopped(t->r->cancel);
