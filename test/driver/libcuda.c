@@ -361,6 +361,11 @@ API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
   return OK; /* what went wrong is told to whoever waits */
 }
 
+struct config { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned n; };
+API(cuLaunchKernelEx, const struct config *c, handle f, void **params, void **extra) {
+  return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, params, extra);
+}
+
 API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
   TRY;
   atomic_fetch_add(&n_others, 1);

@@ -11,10 +11,11 @@
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
           BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, RCP, WGMMA, FENCE,
-          OPS };
+          GRIDDEPCONTROL, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence",
+  "griddepcontrol" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -656,7 +657,7 @@ static void step(struct block *b, struct thread *t) {
       if (!is_multiplying(i)) break;
       t->state = WAITS;
       return;
-    case FENCE: break;
+    case FENCE: case GRIDDEPCONTROL: break; /* one launch runs after the other */
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
     case PREFETCH: address(b, t, i, 0, 1); break;

@@ -543,6 +543,7 @@ static void merge_row(struct printer *p, int row) {
 
 void ptx_merge_copies(struct printer *p) {
   p->stack_bytes = RANKS * 8;
+  if (p->plan->merges_early) ptx_line(p, "griddepcontrol.wait");
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_COPY) merge_row(p, r);
 }

@@ -58,7 +58,8 @@ void cuda_show_sass(const void *code, size_t bytes, struct text *);  /* sass.c *
 void cuda_unload(struct gpu *, struct cuda_module *); /* NULL: nothing. Waits until nothing runs */
 int cuda_find(struct gpu *, struct cuda_module *, const char *name, struct cuda_entry **); /* lives as long as the module */
 
-struct cuda_launch { struct cuda_entry *entry; const unsigned *grid, *block; size_t shared_bytes; };
+/* is_early: its blocks of threads may come while the launch before it still runs, for which they wait themselves. */
+struct cuda_launch { struct cuda_entry *entry; const unsigned *grid, *block; size_t shared_bytes; bool is_early; };
 /* One after the other with the same parameters, each a slot of 8 bytes. ms: NULL, or the time the device took: then it waits. */
 int cuda_launch(struct gpu *, int n, const struct cuda_launch[], int n_params, uint64_t params[], double *ms);
 

@@ -354,12 +354,24 @@ int cuda_find(struct gpu *g, struct cuda_module *m, const char *name, struct cud
   return s;
 }
 
+enum { EARLY = 6 }; /* the attribute of a launch that CUDA calls programmatic stream serialization */
+
+static int start_early(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
+  struct launch_attribute early = { .id = EARLY, .value.is_early = 1 };
+  struct launch_config c = { .shared_bytes = (unsigned)l->shared_bytes, .stream = cuda_working_stream(g), .attributes = &early,
+                             .n_attributes = 1 };
+  memcpy(c.grid, l->grid, sizeof c.grid);
+  memcpy(c.block, l->block, sizeof c.block);
+  return cuda_status(cu.launch_with(&c, (handle)l->entry, pointers, NULL), "launching");
+}
+
 int cuda_start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
   handle f = (handle)l->entry;
   int s = 0;
   if (l->shared_bytes > 32 << 10) /* the limit of 48 KB counts what the entry declares itself, too */
     s = cuda_status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)l->shared_bytes), "asking for shared memory");
   if (s) return s;
+  if (l->is_early && !cuda_is_recording()) return start_early(g, l, pointers);
   return cuda_status(cu.launch(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
                                (unsigned)l->shared_bytes, cuda_working_stream(g), pointers, NULL), "launching");
 }

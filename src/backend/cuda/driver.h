@@ -15,6 +15,14 @@ struct node_params {         /* as the driver's CUDA_KERNEL_NODE_PARAMS_v2 */
   handle kernel, context;
 };
 
+struct launch_attribute { int id, unused; union { int is_early; char bytes[64]; } value; }; /* as CUlaunchAttribute */
+struct launch_config {       /* as CUlaunchConfig */
+  unsigned grid[3], block[3], shared_bytes;
+  handle stream;
+  struct launch_attribute *attributes;
+  unsigned n_attributes;
+};
+
 /* X(name in the library, our name, parameters) */
 #define DRIVER(X)                                                                                                     \
   X(cuInit, init, (unsigned))                                                                                         \
@@ -37,6 +45,7 @@ struct node_params {         /* as the driver's CUDA_KERNEL_NODE_PARAMS_v2 */
   X(cuFuncSetAttribute, set_function, (handle, int, int))                                                             \
   X(cuLaunchKernel, launch, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,    \
                              void **, void **))                                                                       \
+  X(cuLaunchKernelEx, launch_with, (const struct launch_config *, handle, void **, void **))                          \
   X(cuMemAlloc_v2, alloc, (uint64_t *, size_t))                                                                       \
   X(cuMemFree_v2, free, (uint64_t))                                                                                   \
   X(cuMemHostAlloc, host_alloc, (void **, size_t, unsigned))                                                          \

@@ -264,6 +264,7 @@ static void prologue(struct printer *p, struct text *out) {
 /* ---- Entries --------------------------------------------------------------------------------------------------------------- */
 
 static void main_body(struct printer *p) {
+  if (p->plan->merges_early) ptx_line(p, "griddepcontrol.launch_dependents");
   ptx_copies_begin(p);
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");
@@ -365,6 +366,7 @@ static void tables(const struct printer *p, struct text *out) {
 static const char *target_of(const struct printer *p) {
   const struct ptx_plan *plan = p->plan;
   if (plan->by_groups && (plan->halves[0] || plan->attention)) return "8.0\n.target sm_90a";
+  if (plan->merges_early) return "7.8\n.target sm_90";
   return plan->floats[0] && plan->capability >= 90 ? "7.8\n.target sm_90" : "7.0\n.target sm_80";
 }
 
@@ -433,6 +435,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
+  plan->merges_early = plan->merge && plan->capability >= 90;
   heading(p, out);
   plan->heading_bytes = out->n;
   struct printer main = again(p), init;

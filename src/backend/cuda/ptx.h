@@ -67,6 +67,7 @@ struct ptx_plan {
   struct arena *arena;
   size_t heading_bytes, end[PTX_PARTS]; /* of the text: its heading, and where its parts end, which follow each other; the heading
                                and a part are a module of their own */
+  bool merges_early;        /* merge may be launched while the main entry runs, whose end it waits for */
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
