@@ -81,11 +81,11 @@ TEST(cuda_sums_of_everything_have_the_bits_of_the_host) {
 
 /* Parts of 128 rows; threads have a column each. */
 TEST(cuda_sums_along_columns_have_the_bits_of_the_host) {
-  static const int64_t sizes[][2] = { { 1, 1 }, { 128, 3 }, { 129, 1 }, { 1000, 7 }, { 700, 300 }, { 300, 1100 }, { 40000, 3 },
+  static const int64_t sizes[][2] = { { 1, 1 }, { 128, 3 }, { 129, 1 }, { 1000, 7 }, { 700, 300 }, { 300, 1100 }, { 40000, 3 }, { 500, 2048 }, { 391, 4100 },
                                       { 8192, 4096 }, { 4096, 4099 }, { 300, 300000 }, { 100000, 64 } };
   test_watchdog(200);
   if (!has_gpu()) return;
-  for (int i = 0; i < (is_slow() ? 7 : 11); i++) {
+  for (int i = 0; i < (is_slow() ? 9 : 13); i++) {
     expect_same("columns", columns, WEFT_F32, sizes[i][0], sizes[i][1]);
     if (sizes[i][0] * sizes[i][1] > 1 << 22) continue;
     expect_same("columns", columns, i % 2 ? WEFT_F64 : WEFT_BF16, sizes[i][0], sizes[i][1]);

@@ -19,7 +19,7 @@ struct code {
     pthread_mutex_t lock;
     atomic_bool is_there;
     struct cuda_module *module;
-    struct cuda_entry *entry, *init, *merge; /* init, merge: of the main part */
+    struct cuda_entry *entry, *init; /* init: of the main part */
     _Atomic(struct remembered *) first; /* of the main part: NULL, or how the first launch was shaped */
   } *part;                           /* by enum ptx_part */
 };
@@ -45,9 +45,9 @@ static void code_free(struct code *c) {
 
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
-  const char *const name[PTX_PARTS] = { p->entry, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1], p->wide_entry,
-                                        p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry, p->running_entry,
-                                        p->pairs_entry, p->short_entry, p->aligned_entry };
+  const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
+                                        p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry,
+                                        p->running_entry, p->pairs_entry, p->short_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -70,10 +70,15 @@ static int load_part(const struct code *c, enum ptx_part part) {
   if (!m->module) s = load_module(c, part, &m->module);
   if (!s) s = cuda_find(c->gpu, m->module, entry_of(&c->plan, part), &m->entry);
   if (!s && part == PTX_MAIN && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
-  if (!s && part == PTX_MAIN && c->plan.merge) s = cuda_find(c->gpu, m->module, c->plan.merge, &m->merge);
   if (!s) atomic_store_explicit(&m->is_there, true, memory_order_release);
   pthread_mutex_unlock(&m->lock);
   return s;
+}
+
+/* .. and what is launched behind it. */
+static int load_parts(const struct code *c, enum ptx_part part) {
+  int s = load_part(c, part);
+  return s || !c->plan.merge ? s : load_part(c, PTX_MERGE);
 }
 
 static int make(struct gpu *g, const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
@@ -409,12 +414,12 @@ static int launch(struct session *s, double *ms) {
   struct cuda_launch l[3];
   enum ptx_part part = part_of(&s->shape);
   const struct code_part *c = &s->c->part[part];
-  int n = 0, r = load_part(s->c, part);
+  int n = 0, r = load_parts(s->c, part);
   if (r) return r;
   if (c->init) l[n++] = (struct cuda_launch){ c->init, fill_grid, fill_block, 0 };
   l[n++] = (struct cuda_launch){ c->entry, s->shape.grid, s->shape.block, s->shape.shared_bytes };
-  if (c->merge && (s->c->plan.in_order || s->shape.copies_bytes))
-    l[n++] = (struct cuda_launch){ c->merge, s->shape.merge_grid, s->shape.merge_block, 0, .is_early = s->c->plan.merges_early };
+  if (s->c->plan.merge && (s->c->plan.in_order || s->shape.copies_bytes))
+    l[n++] = (struct cuda_launch){ s->c->part[PTX_MERGE].entry, s->shape.merge_grid, s->shape.merge_block, 0, .is_early = s->c->plan.merges_early };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }
@@ -525,7 +530,7 @@ static int announce(const struct device *d, const struct code *c, const struct l
   if (library_product(c, l, &p) && lt_can(c->gpu, &p, 16)) return CUDA_OK;
   if (!(s.arena = arena_new())) return CUDA_NO_MEMORY;
   int r = find_shape(&s);
-  if (!r) r = load_part(c, part_of(&s.shape));
+  if (!r) r = load_parts(c, part_of(&s.shape));
   arena_free(s.arena);
   return r;
 }

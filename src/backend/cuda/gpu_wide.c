@@ -30,6 +30,8 @@ enum { QUOTIENT_BLOCKS = 5, MOST_OF_QUOTIENTS = 400 };
  * 1024 rows of 50257 0.195 and 0.182, of 50256 0.192 and 0.168, of 32768 0.124 and 0.114, 2048 of 16384, of which there is room for
  * three, 0.0875 and 0.0876; a layer norm of 50000 0.166 and 0.143. */
 enum { ASKING_BLOCKS = 2, FEW_ROWS = 2, RESERVED_BYTES = 1 << 10 };
+/* Of columns: so that as many loads are under way as ptx_columns asks for. There are threads for them from so many a processor on. */
+enum { COLUMN_BLOCKS = 3, LEAST_OF_COLUMNS = 192 };
 enum { LEAST_SHIFTED = 1024 }; /* elements of a row that is not aligned, from which on its ends are worth an extra way */
 enum { MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver takes about 0.1 ms for each */
 
@@ -39,8 +41,7 @@ static bool is_only(struct kir_lin l, int v) {
   return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
 }
 
-/* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
-static int axis_along(const struct shape_class *shape, const struct kir_stmt *s, int lane) {
+int ptx_axis_along(const struct shape_class *shape, const struct kir_stmt *s, int lane) {
   int found = -1;
   for (int d = 0; d < s->n_at; d++) {
     bool is_it = shape->stride[s->buf][d] == STRIDE_1 && is_only(s->at[d], lane);
@@ -68,9 +69,14 @@ static bool begins_alike(const struct kir_kernel *k, const struct kir_stmt *a, c
 }
 
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
-  int d = is_in_memory(l->s->k, s->buf) ? axis_along(l->shape, s, lane->var) : -1;
+  int d = is_in_memory(l->s->k, s->buf) ? ptx_axis_along(l->shape, s, lane->var) : -1;
   int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
   struct ptx_wide *w = l->w;
+  if (s->kind == KIR_STORE && survey_is_own(l->s, s->buf)) { /* into a copy, which is dense and aligned whatever the output is */
+    if (!l->s->is_once || s->n_at != 1 || !is_only(s->at[0], lane->var)) l->can = false;
+    l->has_stored = true;
+    return;
+  }
   if (s->kind == KIR_STORE && (s->op != KIR_SET || l->s->bufs[s->buf].is_shared || l->s->bufs[s->buf].is_loaded)) l->can = false;
   l->has_stored |= s->kind == KIR_STORE;
   if (d < 0) return;
@@ -91,7 +97,12 @@ static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const 
     case KIR_STORE: if (is_top) look_at(l, s, lane); else l->can = false; break;
     case KIR_FOLD: if (!is_top || s->n_out != 1 || s->op == KIR_CALL) l->can = false; break;
     case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
-    case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
+    case KIR_SERIAL:
+      if (!is_top || l->s->is_cooperative || !ptx_find_columns(l->s, l->shape, s, lane)) l->can = false;
+      for (const struct kir_stmt *x = s->body.first; x && l->can; x = x->next) if (x->kind == KIR_LOAD) look_at(l, x, lane);
+      l->w->has_columns = true;
+      break;
+    case KIR_PAR: case KIR_LANE: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
     case KIR_LOCALS: case KIR_KINDS: l->can = false; break;
     case KIR_CHECK: /* where one fails, all of its neighbours begin again one by one: nothing may have been stored */
       l->has_check = true;
@@ -112,7 +123,7 @@ static const struct kir_stmt *look(struct wide_look *l) {
   for (const struct kir_stmt *s = b->first, *next; s && l->can; s = next) {
     next = s->next;
     if (s->kind == KIR_PAR) {
-      if (next || s->n_private || s->extent != KIR_N) l->can = false;
+      if (next || ((s->n_private || s->extent != KIR_N) && !(l->s->is_once && s == l->s->private_loop))) l->can = false;
       next = s->body.first;
     } else if (s->kind == KIR_LANE) {
       if (!first) first = s;
@@ -211,7 +222,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct ptx_pl
                                      struct ptx_wide *w) {
   struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true, .is_alike = true };
   *w = (struct ptx_wide){ 0 };
-  if (s->owned || s->private_loop || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
+  if (s->owned || (s->private_loop && (!s->is_once || s->is_cooperative)) || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
   if (s->is_cooperative && !s->is_ordered) return NULL; /* few such kernels keep anything */
   const struct kir_stmt *first = look(&l);
   if (!first || !w->n_bufs || (l.has_check && s->is_cooperative)) return NULL;
@@ -245,8 +256,8 @@ static void name_element(struct printer *p, int v) {
 /* Results of a lane loop have registers for each element, unless they are the same for all. */
 static void name_block(struct printer *p, const struct kir_block *b, bool is_top) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_FOLD) continue;
-    bool is_own = s->kind == KIR_YIELD || s->kind == KIR_PREFIX;
+    if (s->kind == KIR_FOLD && is_top) continue;
+    bool is_own = s->kind == KIR_YIELD || s->kind == KIR_PREFIX || s->kind == KIR_FOLD;
     if (s->kind == KIR_OP || s->kind == KIR_LOAD ? !is_top || names_wide(p, s) : is_own)
       for (int i = 0; i < s->n_out; i++) name_element(p, s->out[i]);
     name_block(p, &s->body, false);
@@ -328,6 +339,23 @@ static const char *pattern(struct printer *p, weft_dtype d, int value, const cha
   else if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r, src);
   else ptx_line(p, "and.b32 %s, %s, 0x%x", r, src, kir_width(d) == 1 ? 0xff : 0xffff);
   return r;
+}
+
+void ptx_load_raw(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const char *raw[]) {
+  int width = kir_width(memory_of(p, s)), words = width < 4 ? n * width / 4 : n;
+  for (int i = 0; i < words; i++) raw[i] = ptx_own(p, width == 8 ? OWN_LONG : OWN_WORD);
+  access_pieces(p, true, space, at, words, width < 4 ? 4 : width, raw);
+}
+
+void ptx_take_raw(struct printer *p, const struct kir_stmt *s, int n, const int element[], const char *const raw[]) {
+  weft_dtype d = memory_of(p, s);
+  int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
+  bool is_made = d == WEFT_F16 && !ptx_pattern_matters(p, v);
+  ptx_val(p, v);
+  p->narrow[v] = (uint8_t)d;
+  for (int i = 0; i < n; i++)
+    if (width < 4) unpack(p, d, p->wide[element[i]][v], raw[i / a_word], i % a_word, is_made);
+    else ptx_line(p, "mov.b%d %s, %s", 8 * width, p->wide[element[i]][v], raw[i]);
 }
 
 void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
@@ -420,7 +448,7 @@ static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e,
 /* ---- Statements ----------------------------------------------------------------------------------------------------------- */
 
 static bool is_neighbours(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane) {
-  return (s->kind == KIR_LOAD || s->kind == KIR_STORE) && is_in_memory(p->k, s->buf) && axis_along(p->shape, s, lane->var) >= 0;
+  return (s->kind == KIR_LOAD || s->kind == KIR_STORE) && is_in_memory(p->k, s->buf) && ptx_axis_along(p->shape, s, lane->var) >= 0;
 }
 
 /* Some value of the subscripts is computed in the loop itself. */
@@ -476,30 +504,43 @@ static void quotients(struct printer *p, const struct kir_stmt *s, int e, int ea
   ptx_note_made(p, s);
 }
 
-/* The statements of a lane loop but for folds and early loads, on elements e .. e + each - 1. */
-static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
-    if (s->kind == KIR_FOLD || s->kind == KIR_KEEP || is_early(p, s, loop)) continue;
-    if (is_neighbours(p, s, loop)) {
-      if (s->kind == KIR_LOAD) load_neighbours(p, s, e, each);
-      else store_neighbours(p, s, e, each);
-      continue;
-    }
-    if (s->kind == KIR_CHECK) {
-      if (!e || p->wide[e][s->in[0]] != p->wide[0][s->in[0]]) check_all(p, s, e, each, w.rest);
-      continue;
-    }
-    if (each > 1 && ptx_is_of_number(p, s) && !is_same_for_all(p, s)) {
-      quotients(p, s, e, each);
-      continue;
-    }
-    for (int i = 0; i < each; i++) {
-      if (is_same_for_all(p, s) && e + i) break;
+/* Results of columns, to the copy of this iteration: numbers as registers have them. */
+static void store_own(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  weft_dtype d = kir_register_of(memory_of(p, s));
+  const char *r[PTX_WIDE];
+  for (int i = 0; i < each; i++) p->reg = p->wide[e + i], r[i] = ptx_in_register(p, d, s->in[0]);
+  p->reg = p->wide[e];
+  access_pieces(p, false, ".global", ptx_address(p, s->buf, s->at), each, kir_width(d), r);
+}
+
+void ptx_wide_statement(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane, int e, int each, struct where w) {
+  if (s->kind == KIR_SERIAL && each > 1) {
+    ptx_columns(p, s, lane, each, w);
+  } else if (s->kind == KIR_STORE && each > 1 && survey_is_own(&p->survey, s->buf)) {
+    store_own(p, s, e, each);
+  } else if (is_neighbours(p, s, lane)) {
+    if (s->kind == KIR_LOAD) load_neighbours(p, s, e, each);
+    else store_neighbours(p, s, e, each);
+  } else if (s->kind == KIR_CHECK) {
+    if (!e || p->wide[e][s->in[0]] != p->wide[0][s->in[0]]) check_all(p, s, e, each, w.rest);
+  } else if (each > 1 && ptx_is_of_number(p, s) && !is_same_for_all(p, s)) {
+    quotients(p, s, e, each);
+  } else {
+    for (int i = 0; i < each && !(i && is_same_for_all(p, s)); i++) {
       p->reg = p->wide[e + i];
       ptx_statements(p, s, s->next, w);
     }
   }
   p->reg = p->wide[0];
+}
+
+/* The statements of a lane loop but for folds and early loads, on elements e .. e + each - 1. */
+static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    if (s->kind == KIR_FOLD || s->kind == KIR_KEEP || is_early(p, s, loop)) continue;
+    if (e && is_same_for_all(p, s)) continue;
+    ptx_wide_statement(p, s, loop, e, each, w);
+  }
 }
 
 static void early_loads(struct printer *p, const struct kir_stmt *loop, int e, int each) {
@@ -586,7 +627,7 @@ static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char
   ptx_line(p, "@%s bra %s", is, apart);
   number_elements(p, loop, 0, each);
   early_loads(p, loop, 0, each);
-  if (p->blocks) fetch_ahead(p, loop, end, n);
+  if (p->blocks && !p->plan->wide.has_columns) fetch_ahead(p, loop, end, n);
   body_of(p, loop, 0, each, together);
   ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
   ptx_line(p, "bra %s", again);
@@ -825,7 +866,7 @@ static void await_asked(struct printer *p) {
 static void begin_asking(struct printer *p, struct ptx_asked *a, const char *n) {
   const struct kir_stmt *par = p->k->body.first, *s = a->load;
   const char *next = ptx_own(p, OWN_LONG), *row = ptx_val(p, par->var), *is = ptx_own(p, OWN_PRED), *at;
-  int axis = axis_along(p->shape, s, first_loop(p)->var);
+  int axis = ptx_axis_along(p->shape, s, first_loop(p)->var);
   p->uses_thread[PTX_ROWS] = true;
   ptx_line(p, "add.s64 %s, %s, $rows", next, row);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", is, next, ptx_lin(p, par->at[0]));
@@ -1200,11 +1241,13 @@ static bool is_of_rows_by_number(struct printer *p) {
 
 void ptx_wide_body(struct printer *p) {
   p->each = p->plan->wide.each;
-  p->blocks = p->plan->wide.is_rows ? row_blocks(p) : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
+  p->blocks = p->plan->wide.is_rows ? row_blocks(p) : p->plan->wide.has_columns ? COLUMN_BLOCKS
+              : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
   if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->each)) return;
   p->groups = !p->plan->wide.is_rows && !p->blocks && p->each > 1 && is_of_rows_by_number(p) ? 2 : 1;
   if (p->groups > 1 && !ptx_name_elements(p, 2 * p->each)) return;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
+  if (p->plan->merges_early) ptx_line(p, "griddepcontrol.launch_dependents");
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");
 }
@@ -1279,6 +1322,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
   if (!w->is_rows) {
     int64_t lanes = parts(n, w->each * w->groups), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
+    if (w->has_columns && lanes * rows < (int64_t)LEAST_OF_COLUMNS * m->n_processors) return false;
     while (x < lanes && x < 256) x *= 2;
     while (x > 32 && parts(lanes, x) * x - lanes > lanes / 8) x /= 2; /* few threads without work */
     while (y < rows && x * y < 256) y *= 2;

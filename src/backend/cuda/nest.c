@@ -12,8 +12,6 @@ static const char *thread_names[PTX_AXES] = { "lane", "row", "plane", "volume" }
 
 /* ---- Extents ----------------------------------------------------------------------------------------------------------- */
 
-struct ptx_range { const char *lo, *hi; };
-
 static const char *block_length(struct printer *p, const struct kir_stmt *blocks) {
   return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
 }
@@ -36,7 +34,7 @@ static struct ptx_range block_range(struct printer *p, int q) {
   return (struct ptx_range){ lo, hi };
 }
 
-static struct ptx_range range_of(struct printer *p, const struct kir_stmt *s) {
+struct ptx_range ptx_range_of(struct printer *p, const struct kir_stmt *s) {
   if (s->extent == KIR_BLOCK) return block_range(p, s->block_of);
   return (struct ptx_range){ "0", s->extent == KIR_BLOCKS ? ptx_n_blocks(p, s) : ptx_lin(p, s->at[0]) };
 }
@@ -310,9 +308,7 @@ static bool is_always_there(const struct kir_kernel *k, const struct kir_stmt *s
 
 static bool holds_up(const struct kir_stmt *s) { return s->kind == KIR_CHECK || (s->kind == KIR_STORE && s->op != KIR_SET); }
 
-/* Made of what is known before the body, and of the variable of the loop at most once a product: an address that goes forward by
- * the same bytes. */
-static bool is_steady(const struct kir_stmt *loop, const struct kir_stmt *load) {
+bool ptx_is_steady(const struct kir_stmt *loop, const struct kir_stmt *load) {
   for (int d = 0; d < load->n_at; d++) {
     for (const struct kir_stmt *x = loop->body.first; x; x = x->next)
       for (int i = 0; i < x->n_out; i++) if (survey_mentions(load->at[d], x->out[i])) return false;
@@ -342,7 +338,7 @@ static void early_loads(struct printer *p, const struct kir_stmt *loop, const ch
   if (!is_held || copies > PTX_EARLY_COPIES) return;
   for (const struct kir_stmt *s = loop->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
     if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN) continue;
-    if (is_serial ? !is_steady(loop, s) : !is_always_there(p->k, s)) continue;
+    if (is_serial ? !ptx_is_steady(loop, s) : !is_always_there(p->k, s)) continue;
     const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at);
     const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
     ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
@@ -606,7 +602,7 @@ static void serial_loop(struct printer *p, const struct kir_stmt *s, struct wher
     if (x->kind == KIR_CARRY) ptx_mov(p, dtype_of(p, x->out[0]), ptx_val(p, x->out[0]), ptx_val(p, x->in[0]));
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_start(p, x);
   }
-  struct ptx_range r = range_of(p, s);
+  struct ptx_range r = ptx_range_of(p, s);
   begin_looking(p, s, &w);
   w.leave = ptx_label(p, "over"), w.active = NULL, w.serial = s, w.serial_lo = r.lo;
   if (!w.lane) w.time = s, w.time_end = r.hi;
@@ -654,7 +650,7 @@ static void next(struct printer *p, const struct kir_stmt *s) {
 static void par_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   int depth = p->survey.is_cooperative ? 3 : 2;
   if (depth > p->survey.grid_depth) depth = p->survey.grid_depth;
-  struct head h = open_loop(p, s, range_of(p, s), w.pars < depth ? PTX_ROWS + w.pars : -1);
+  struct head h = open_loop(p, s, ptx_range_of(p, s), w.pars < depth ? PTX_ROWS + w.pars : -1);
   w.rest = h.next, w.pars++;
   if (p->survey.in_order && s == p->survey.private_loop) ptx_copy_of(p, s);
   ptx_block(p, &s->body, w);
@@ -670,7 +666,7 @@ static bool has_lane(const struct kir_block *b) {
 /* The loop over updates when nobody owns their targets: a row of the grid or a thread each. */
 static void swept_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   bool in_rows = has_lane(&s->body);
-  struct ptx_range r = range_of(p, s);
+  struct ptx_range r = ptx_range_of(p, s);
   struct head h = open_loop(p, s, r, in_rows ? PTX_ROWS : PTX_LANES);
   w.rest = h.next, w.lo = r.lo;
   if (!in_rows) w.lane = s;
@@ -815,7 +811,7 @@ static void one_lane(struct printer *p, const struct kir_stmt *s, struct where w
 }
 
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
-  struct ptx_range r = range_of(p, s);
+  struct ptx_range r = ptx_range_of(p, s);
   w.lane = s, w.lo = r.lo, w.serial = NULL;
   if (p->lane_loop) {
     p->lane_loop(p, s, r.hi, w);

@@ -264,6 +264,11 @@ struct where {               /* where in the nest a statement stands */
   const char *active;        /* inside a scanned lane loop: which lanes take part */
 };
 int ptx_kept_row(struct printer *, int value);
+struct ptx_range { const char *lo, *hi; }; /* of a loop, 64 bits */
+struct ptx_range ptx_range_of(struct printer *, const struct kir_stmt *loop);
+/* Subscripts are made of what is known before the body, and of the variable of the loop at most once a product: an address that goes
+ * forward by the same bytes. */
+bool ptx_is_steady(const struct kir_stmt *loop, const struct kir_stmt *load);
 void ptx_block(struct printer *, const struct kir_block *, struct where);
 
 /* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */
@@ -302,11 +307,22 @@ void ptx_wide_body(struct printer *);
 void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
 void ptx_shifted_body(struct printer *);
 void ptx_loose_body(struct printer *); /* .. and not aligned */
+/* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
+int ptx_axis_along(const struct shape_class *, const struct kir_stmt *, int lane);
 /* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
 bool ptx_name_elements(struct printer *, int n);
+/* A statement of the lane loop, or of a loop in it, on elements e .. e + each - 1. */
+void ptx_wide_statement(struct printer *, const struct kir_stmt *, const struct kir_stmt *lane, int e, int each, struct where);
+/* n neighbours that are loaded, as they stand in memory, into registers of 4 or 8 bytes; and from there into those elements. */
+void ptx_load_raw(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const char *raw[]);
+void ptx_take_raw(struct printer *, const struct kir_stmt *, int n, const int element[], const char *const raw[]);
 /* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */
 void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
+
+/* gpu_columns.c: loops in lanes, of which a thread has neighbours. */
+bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial, const struct kir_stmt *lane);
+void ptx_columns(struct printer *, const struct kir_stmt *serial, const struct kir_stmt *lane, int each, struct where);
 
 /* gpu_chain.c: one serial loop, in all lanes of a warp. */
 const struct kir_stmt *ptx_find_chain(const struct survey *);

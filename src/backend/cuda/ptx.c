@@ -444,11 +444,10 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   init = again(&main);
   init.survey.is_cooperative = false; /* any number of threads, which never meet */
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
-  struct printer merge = again(&init);
-  if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
   plan->end[PTX_MAIN] = out->n;
   if (out->n - plan->heading_bytes > LONG_TEXT) plan->wide_entry = plan->short_entry = plan->turned_entry = NULL;
-  struct printer last = again(&merge);
+  struct printer last = again(&init);
+  part(&last, out, plan, PTX_MERGE, plan->merge, ptx_merge_copies);
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
   part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);
   part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], small_halves);

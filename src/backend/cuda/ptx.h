@@ -53,10 +53,10 @@ struct ptx_nest {
   struct ptx_lin pars[PTX_NEST_PARS];
 };
 
-/* The parts of a text: the main entry with those to launch before and behind it, and one for each other entry. */
-enum ptx_part { PTX_MAIN, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN, PTX_IN_ROWS,
-                PTX_IN_PAIRS, PTX_SHORT, PTX_ALIGNED, PTX_PARTS };
+/* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
+enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
+                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN,
+                PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -97,6 +97,7 @@ struct ptx_plan {
                                multiple of 16 bytes away if their strides are alike: there is shifted_entry too */
     int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
     bool asks;              /* long rows: blocks of threads that go from row to row ask for the next one */
+    bool has_columns;       /* spread: there are loops in the lanes */
     int groups;             /* of neighbours, a step apart, that a thread has at a time */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
