@@ -25,6 +25,8 @@ static int weighed(weft_array *x, weft_array *y[]) { /* sums along columns, of w
   return y[0] = weft_sum(weft_mul(weft_sub(x, m), weft_sub(x, m)), 0), y[1] = weft_sum(m, WEFT_ALL), 2;
 }
 
+static int in_groups(weft_array *x, weft_array *y[]) { return y[0] = weft_logsumexp(x, 0), 1; } /* of which few lanes are left */
+
 static void *read_all(summing *make, weft_array *x, int device, size_t *bytes) {
   weft_scope *s = weft_scope_open();
   weft_array *y[2];
@@ -89,6 +91,7 @@ TEST(cuda_sums_along_columns_have_the_bits_of_the_host) {
     expect_same("columns", columns, WEFT_F32, sizes[i][0], sizes[i][1]);
     if (sizes[i][0] * sizes[i][1] > 1 << 22) continue;
     expect_same("columns", columns, i % 2 ? WEFT_F64 : WEFT_BF16, sizes[i][0], sizes[i][1]);
+    expect_same("logsumexp", in_groups, WEFT_F32, sizes[i][0], sizes[i][1]);
     expect_same("two columns", two_columns, WEFT_F32, sizes[i][0], sizes[i][1]);
     expect_same("deviations", weighed, WEFT_F32, sizes[i][0], sizes[i][1]);
   }

@@ -528,6 +528,7 @@ static void merge_row(struct printer *p, int row) {
   ptx_line(p, "mul.wide.u32 %s, %s, %s", first, word_of(p, "%ctaid.x"), m.width);
   ptx_line(p, "mul.wide.u32 %s, %s, %s", step, word_of(p, "%nctaid.x"), m.width);
   ptx_line(p, "cvt.u64.u32 %s, %s", x, m.x);
+  if (p->plan->merges_early) ptx_line(p, "griddepcontrol.wait"); /* until the copies are there */
   ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, n);
   ptx_line(p, "@%s bra %s", is_over, leave);
@@ -543,7 +544,6 @@ static void merge_row(struct printer *p, int row) {
 
 void ptx_merge_copies(struct printer *p) {
   p->stack_bytes = RANKS * 8;
-  if (p->plan->merges_early) ptx_line(p, "griddepcontrol.wait");
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_COPY) merge_row(p, r);
 }

@@ -98,7 +98,7 @@ static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const 
     case KIR_FOLD: if (!is_top || s->n_out != 1 || s->op == KIR_CALL) l->can = false; break;
     case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
     case KIR_SERIAL:
-      if (!is_top || l->s->is_cooperative || !ptx_find_columns(l->s, l->shape, s, lane)) l->can = false;
+      if (!is_top || l->s->is_cooperative || l->w->has_columns || !ptx_find_columns(l->s, l->shape, s, lane)) l->can = false;
       for (const struct kir_stmt *x = s->body.first; x && l->can; x = x->next) if (x->kind == KIR_LOAD) look_at(l, x, lane);
       l->w->has_columns = true;
       break;
