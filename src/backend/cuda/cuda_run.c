@@ -419,7 +419,8 @@ static int launch(struct session *s, double *ms) {
   if (c->init) l[n++] = (struct cuda_launch){ c->init, fill_grid, fill_block, 0 };
   l[n++] = (struct cuda_launch){ c->entry, s->shape.grid, s->shape.block, s->shape.shared_bytes };
   if (s->c->plan.merge && (s->c->plan.in_order || s->shape.copies_bytes))
-    l[n++] = (struct cuda_launch){ s->c->part[PTX_MERGE].entry, s->shape.merge_grid, s->shape.merge_block, 0, .is_early = s->c->plan.merges_early };
+    l[n++] = (struct cuda_launch){ s->c->part[PTX_MERGE].entry, s->shape.merge_grid, s->shape.merge_block, 0,
+                                   .is_early = s->c->plan.merges_early };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }

@@ -30,7 +30,8 @@ enum { QUOTIENT_BLOCKS = 5, MOST_OF_QUOTIENTS = 400 };
  * 1024 rows of 50257 0.195 and 0.182, of 50256 0.192 and 0.168, of 32768 0.124 and 0.114, 2048 of 16384, of which there is room for
  * three, 0.0875 and 0.0876; a layer norm of 50000 0.166 and 0.143. */
 enum { ASKING_BLOCKS = 2, FEW_ROWS = 2, RESERVED_BYTES = 1 << 10 };
-/* Of columns: so that as many loads are under way as ptx_columns asks for. There are threads for them from so many a processor on. */
+/* Of columns: so that as many loads are under way as ptx_columns asks for. They are worth while from so many threads a processor
+ * on. */
 enum { COLUMN_BLOCKS = 3, LEAST_OF_COLUMNS = 192 };
 enum { LEAST_SHIFTED = 1024 }; /* elements of a row that is not aligned, from which on its ends are worth an extra way */
 enum { MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver takes about 0.1 ms for each */
@@ -99,7 +100,8 @@ static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const 
     case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
     case KIR_SERIAL:
       if (!is_top || l->s->is_cooperative || l->w->has_columns || !ptx_find_columns(l->s, l->shape, s, lane)) l->can = false;
-      for (const struct kir_stmt *x = s->body.first; x && l->can; x = x->next) if (x->kind == KIR_LOAD) look_at(l, x, lane);
+      for (const struct kir_stmt *x = s->body.first; x && l->can; x = x->next)
+        if (x->kind == KIR_LOAD) look_at(l, x, lane);
       l->w->has_columns = true;
       break;
     case KIR_PAR: case KIR_LANE: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
@@ -222,7 +224,8 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct ptx_pl
                                      struct ptx_wide *w) {
   struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true, .is_alike = true };
   *w = (struct ptx_wide){ 0 };
-  if (s->owned || (s->private_loop && (!s->is_once || s->is_cooperative)) || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
+  if (s->owned || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
+  if (s->private_loop && (!s->is_once || s->is_cooperative)) return NULL;
   if (s->is_cooperative && !s->is_ordered) return NULL; /* few such kernels keep anything */
   const struct kir_stmt *first = look(&l);
   if (!first || !w->n_bufs || (l.has_check && s->is_cooperative)) return NULL;

@@ -487,7 +487,8 @@ enum { FEW_LANES = 4 };
 
 static int deep_copies(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   int copies = FEW_LANES * copies_of(s);
-  if (s->kind != KIR_SERIAL || !folds(s) || !goes_through(s) || !w->lane || w->pars || w->time || p->survey.is_cooperative) return 0;
+  if (s->kind != KIR_SERIAL || !folds(s) || !goes_through(s)) return 0;
+  if (!w->lane || w->pars || w->time || p->survey.is_cooperative) return 0;
   return copies <= PTX_EARLY_COPIES && copies * length(&s->body) <= MOST_COPIED ? copies : 0;
 }
 

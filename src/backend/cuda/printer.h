@@ -266,8 +266,8 @@ struct where {               /* where in the nest a statement stands */
 int ptx_kept_row(struct printer *, int value);
 struct ptx_range { const char *lo, *hi; }; /* of a loop, 64 bits */
 struct ptx_range ptx_range_of(struct printer *, const struct kir_stmt *loop);
-/* Subscripts are made of what is known before the body, and of the variable of the loop at most once a product: an address that goes
- * forward by the same bytes. */
+/* Subscripts are made of what is known before the body, and of the variable of the loop at most once a product: an address that
+ * goes forward by the same bytes. */
 bool ptx_is_steady(const struct kir_stmt *loop, const struct kir_stmt *load);
 void ptx_block(struct printer *, const struct kir_block *, struct where);
 
@@ -321,7 +321,8 @@ void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space,
 void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 
 /* gpu_columns.c: loops in lanes, of which a thread has neighbours. */
-bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial, const struct kir_stmt *lane);
+bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial,
+                      const struct kir_stmt *lane);
 void ptx_columns(struct printer *, const struct kir_stmt *serial, const struct kir_stmt *lane, int each, struct where);
 
 /* gpu_chain.c: one serial loop, in all lanes of a warp. */
