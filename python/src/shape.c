@@ -565,7 +565,7 @@ PyObject *make_unique(const struct name *row, PyObject *const arg[]) {
   PyObject *list = NULL;
   if (!failed) {
     out[0] = weft_unique(x, is_asked[0] ? &got[0] : NULL, is_asked[1] ? &got[1] : NULL, is_asked[2] ? &got[2] : NULL);
-    for (int k = 0; k < 3; k++) if (is_asked[k]) out[n++] = got[k];
+    for (int k = 0; k < 3; k++) if (is_asked[k]) out[n++] = k == 1 ? weft_reshape_like(got[k], x) : got[k];
     list = array_list(flavour(), n, out);
   }
   weft_scope_discard(s);

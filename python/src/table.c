@@ -392,7 +392,7 @@ const struct name weft_names[] = {
     "nonzero([[0, 5], [6, 0]])[1]", "[1, 0]"),
   { "unique", "(a, /, return_index=False, return_inverse=False, return_counts=False)", "weft_unique", (void (*)(void))weft_unique,
     NULL, make_unique, 0,
-    "the different elements in order; and where each stands first, which each element is, how often each occurs",
+    "the different elements in order; and where each stands first, which each element is, in the shape of a, how often each occurs",
     "unique([3, 1, 3])", "[1, 3]" },
   METHOD(take, "(a, /, indices, axis=None)", call_take, weft_take,
     "the elements at these indices along the axis, or of all of them in order", "take([5, 6, 7], [2, 0])", "[7, 5]"),

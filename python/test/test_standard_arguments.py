@@ -111,3 +111,17 @@ def test_whole_numbers_far_apart_are_not_close(dtype):
 def test_numbers_that_are_close_to_halves_are_halves():
     x = weft.array([0.1, 0.2]).astype(weft.float16)
     assert weft.isclose(x, 0.1).tolist() == (x == 0.1).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 0), (2, 1, 3)])
+def test_which_each_element_is_has_the_shape_of_the_elements(rng, shape):
+    x = rng.integers(0, 3, shape)
+    values, which = weft.unique(weft.array(x), return_inverse=True)
+    assert which.shape == shape and np.array_equal(np.asarray(values)[np.asarray(which)], x)
+
+
+def test_one_row_is_one_observation_of_many_variables():
+    x = weft.array([[1.0, 4.0, 9.0]])
+    assert weft.cov(x, rowvar=False, bias=True).tolist() == [[0.0] * 3] * 3
+    assert weft.cov(x, bias=True).item() == pytest.approx(np.var([1, 4, 9]))
+    assert weft.cov(x[0], rowvar=False, bias=True).item() == pytest.approx(np.var([1, 4, 9]))

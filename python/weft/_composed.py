@@ -748,11 +748,10 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     >>> weft.cov([[1.0, 3.0], [2.0, 4.0]]).tolist()
     [[2.0, 2.0], [2.0, 2.0]]
     """
-    m = atleast_2d(_floats(m))
-    as_rows = lambda x: x if rowvar or _is_one(_sizes(x)[0]) else _core.transpose(x)
-    m = as_rows(m)
+    as_rows = lambda x: atleast_2d(x) if rowvar or x.ndim < 2 else _core.transpose(x)
+    m = as_rows(_floats(m))
     if y is not None:
-        m = _core.concatenate([m, as_rows(atleast_2d(_floats(y)))], 0)
+        m = _core.concatenate([m, as_rows(_floats(y))], 0)
     n = _sizes(m)[1] - ((not bias) if ddof is None else ddof)
     d = m - _core.mean(m, 1, True)
     n = builtins.max(n, 0) if isinstance(n, (int, float)) else _core.astype(_core.maximum(n, 0), _core.real(d).dtype)

@@ -342,9 +342,7 @@ def unique_all(x, /):
     >>> weft.unique_all(weft.array([3, 1, 3])).counts.tolist()
     [1, 2]
     """
-    x = _array(x)
-    values, indices, inverse, counts = _core.unique(x, True, True, True)
-    return _All(values, indices, _core.reshape(inverse, _sizes(x)), counts)
+    return _All(*_core.unique(_array(x), True, True, True))
 
 
 def unique_counts(x, /):

@@ -62,4 +62,4 @@ def unique(node, values, trace):
         return [array(r, v.type.dtype) for r, v in zip((r for r, is_wanted in zip(results, wanted) if is_wanted), node.outputs)]
     results = weft.unique(array(values[0]), op.return_index, op.return_inverse, op.return_counts)
     results = list(results) if isinstance(results, tuple) else [results]
-    return [array(weft.flatten(r) if r.ndim > 1 else r, v.type.dtype) for r, v in zip(results, node.outputs)]
+    return [array(weft.flatten(r) if r.ndim != 1 else r, v.type.dtype) for r, v in zip(results, node.outputs)]
