@@ -18,7 +18,7 @@ static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma"
   "griddepcontrol" };
 
 int machine_op(const char *name) {
-  for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
+  for (int i = 0; i < OPS; i++) if (name[0] == names[i][0] && !strcmp(name, names[i])) return i;
   return -1;
 }
 
@@ -667,10 +667,191 @@ static void step(struct block *b, struct thread *t) {
   t->at++;
 }
 
+/* ---- Quickly: the same, of what most instructions are, on registers and numbers of 32 and of 64 bits ---- */
+
+enum quick_code { Q_NONE, Q_BRA, Q_MOV4, Q_MOV8, Q_ADD4, Q_ADD8, Q_SUB4, Q_SUB8, Q_MUL4, Q_MUL8, Q_WIDE_S, Q_WIDE_U, Q_MAD4, Q_MAD8, Q_MAD_S,
+                  Q_MAD_U, Q_AND, Q_OR, Q_XOR, Q_SHL4, Q_SHL8, Q_SHR_U4, Q_SHR_U8, Q_SHR_S4, Q_SHR_S8, Q_SELP, Q_CVT, Q_SETP_F32, Q_SETP_F64,
+                  Q_SETP_S4, Q_SETP_S8, Q_SETP_U4, Q_SETP_U8, Q_ADD_F32, Q_ADD_F64, Q_SUB_F32, Q_SUB_F64, Q_MUL_F32, Q_MUL_F64, Q_FMA_F32,
+                  Q_FMA_F64, Q_LD };
+enum question { ASKS_NAN, ASKS_NUM, ASKS_NEU, ASKS_EQ, ASKS_NE, ASKS_LT, ASKS_LE, ASKS_GT, ASKS_GE };
+
+static enum question question_of(const char *how) {
+  static const char *const words[] = { "nan", "num", "neu", "eq", "ne", "lt", "le", "gt" };
+  for (int q = ASKS_NAN; q < ASKS_GE; q++) if (!strncmp(how, words[q], strlen(words[q]))) return (enum question)q;
+  return ASKS_GE;
+}
+
+static int quick_setp(const struct instruction *i) {
+  switch (i->t) {
+    case T_F32: return Q_SETP_F32;
+    case T_F64: return Q_SETP_F64;
+    case T_S32: return Q_SETP_S4;
+    case T_S64: return Q_SETP_S8;
+    case T_U32: case T_B32: return Q_SETP_U4;
+    case T_U64: case T_B64: return Q_SETP_U8;
+    default: return Q_NONE;
+  }
+}
+
+/* Of an op on numbers of 4 and 8 bytes, and its codes on floats of that size; Q_NONE: it has none. */
+static int by_size(enum type t, int of_4, int of_8, int of_f32, int of_f64) {
+  if (t == T_F32) return of_f32;
+  if (t == T_F64) return of_f64;
+  return type_bytes(t) == 4 ? of_4 : type_bytes(t) == 8 ? of_8 : Q_NONE;
+}
+
+static int quick_code(const struct instruction *i) {
+  bool is_s = is_signed(i->t), is_lo = i->how[0] == 'l', is_wide = i->how[0] == 'w' && type_bytes(i->t) == 4;
+  switch ((enum op)i->op) {
+    case BRA: return Q_BRA;
+    case MOV: return i->n_in == 1 ? by_size(i->t, Q_MOV4, Q_MOV8, Q_MOV4, Q_MOV8) : Q_NONE;
+    case ADD: return by_size(i->t, Q_ADD4, Q_ADD8, Q_ADD_F32, Q_ADD_F64);
+    case SUB: return by_size(i->t, Q_SUB4, Q_SUB8, Q_SUB_F32, Q_SUB_F64);
+    case MUL: return is_wide ? (is_s ? Q_WIDE_S : Q_WIDE_U) : by_size(i->t, is_lo ? Q_MUL4 : Q_NONE, is_lo ? Q_MUL8 : Q_NONE, Q_MUL_F32, Q_MUL_F64);
+    case MAD: return is_wide ? (is_s ? Q_MAD_S : Q_MAD_U) : is_lo ? by_size(i->t, Q_MAD4, Q_MAD8, Q_NONE, Q_NONE) : Q_NONE;
+    case FMA: return by_size(i->t, Q_NONE, Q_NONE, Q_FMA_F32, Q_FMA_F64);
+    case AND: return i->t == T_PRED ? Q_AND : by_size(i->t, Q_AND, Q_AND, Q_NONE, Q_NONE);
+    case OR: return i->t == T_PRED ? Q_OR : by_size(i->t, Q_OR, Q_OR, Q_NONE, Q_NONE);
+    case XOR: return i->t == T_PRED ? Q_XOR : by_size(i->t, Q_XOR, Q_XOR, Q_NONE, Q_NONE);
+    case SHL: return by_size(i->t, Q_SHL4, Q_SHL8, Q_NONE, Q_NONE);
+    case SHR: return is_s ? by_size(i->t, Q_SHR_S4, Q_SHR_S8, Q_NONE, Q_NONE) : by_size(i->t, Q_SHR_U4, Q_SHR_U8, Q_NONE, Q_NONE);
+    case SELP: return by_size(i->t, Q_SELP, Q_SELP, Q_SELP, Q_SELP);
+    case SETP: return quick_setp(i);
+    case CVT: return i->n_in == 1 && !is_float(i->t) && !is_float(i->from) && i->from ? Q_CVT : Q_NONE;
+    case LD: return strcmp(i->how, "param") && i->width < 2 ? Q_LD : Q_NONE;
+    default: return Q_NONE;
+  }
+}
+
+/* What an operand is read as; a number is that from the start. */
+static enum type type_of_operand(const struct instruction *i, int k) {
+  if (i->op == SHL || i->op == SHR) return k ? T_U32 : i->t;
+  if (i->op == SELP || i->op == SETP) return k < 2 ? i->t : T_PRED;
+  if (i->op == LD) return T_U64;
+  if (i->op == MAD && i->how[0] == 'w' && k == 2) return T_U64;
+  return i->op == CVT ? i->from : i->t;
+}
+
+static struct quick prepared(const struct instruction *i) {
+  struct quick q = { .code = (uint8_t)quick_code(i), .unless = i->unless, .guard = i->guard, .target = i->target };
+  if (i->n_to > 1 || i->n_in > 3) q.code = Q_NONE;
+  if (i->n_to) q.to = i->to[0].reg;
+  for (int k = 0; k < i->n_in && q.code; k++) {
+    q.in[k] = i->in[k];
+    if (i->in[k].kind != ARG_REG && i->in[k].kind != ARG_NUMBER) q.code = Q_NONE;
+    q.in[k].number = as(type_of_operand(i, k), i->in[k].number);
+  }
+  if (i->op == SETP) q.how = (uint8_t)question_of(i->how), q.more = strchr(i->how, '&') ? 1 : strchr(i->how, '|') ? 2 : 0;
+  if (i->op == CVT) q.how = (uint8_t)i->t, q.more = (uint8_t)i->from;
+  if (i->op == LD) q.how = (uint8_t)type_bytes(i->t), q.more = (uint8_t)i->t;
+  return q;
+}
+
+void machine_prepare(struct entry *e) {
+  e->quick = aligned_alloc(64, ((size_t)e->n_instructions + 1) * sizeof *e->quick);
+  for (int k = 0; k < e->n_instructions; k++) e->quick[k] = prepared(&e->i[k]);
+  e->quick[e->n_instructions] = (struct quick){ .guard = -1 };
+}
+
+#define ANSWER(x, y)                                               \
+  do {                                                             \
+    switch ((enum question)q->how) {                               \
+      case ASKS_NAN: yes = isnan((double)(x)) || isnan((double)(y)); break;   \
+      case ASKS_NUM: yes = !isnan((double)(x)) && !isnan((double)(y)); break; \
+      case ASKS_NEU: yes = !((x) == (y)); break;                   \
+      case ASKS_EQ: yes = (x) == (y); break;                       \
+      case ASKS_NE: yes = (x) < (y) || (x) > (y); break;           \
+      case ASKS_LT: yes = (x) < (y); break;                        \
+      case ASKS_LE: yes = (x) <= (y); break;                       \
+      case ASKS_GT: yes = (x) > (y); break;                        \
+      case ASKS_GE: yes = (x) >= (y); break;                       \
+    }                                                              \
+    if (q->more) yes = q->more == 1 ? yes && (IN(2) & 1) : yes || (IN(2) & 1); \
+    reg[q->to] = yes;                                              \
+  } while (0)
+#define IN(k) (q->in[k].kind == ARG_REG ? reg[q->in[k].reg] : q->in[k].number)
+#define WORD(k) ((uint32_t)IN(k))
+
+/* A scalar from memory. False: it may not be read. */
+static bool load_quickly(struct block *b, struct thread *t, const struct quick *q, uint64_t *reg) {
+  const uint8_t *at = address(b, t, &b->e->i[t->at], 0, q->how);
+  uint64_t x = 0;
+  if (!at) return false;
+  switch (q->how) {
+    case 1: x = *at; break;
+    case 2: { uint16_t w; memcpy(&w, at, 2), x = w; break; }
+    case 4: { uint32_t w; memcpy(&w, at, 4), x = w; break; }
+    default: memcpy(&x, at, 8);
+  }
+  reg[q->to] = as((enum type)q->more, x) & (q->how < 8 ? UINT32_MAX : UINT64_MAX);
+  return true;
+}
+
+/* Until the thread is at an instruction that is none of these; so many of them were done. */
+static uint64_t run_quickly(struct block *b, struct thread *t) {
+  const struct quick *all = b->e->quick, *q = all + t->at;
+  uint64_t *reg = t->reg, n = 0;
+  bool yes = false;
+  for (;; q++, n++) {
+    if (q->guard >= 0 && (bool)(reg[q->guard] & 1) == q->unless) continue;
+    switch ((enum quick_code)q->code) {
+      case Q_NONE: return t->at = (int)(q - all), n;
+      case Q_BRA:
+        if (n > MOST_STEPS) return t->at = (int)(q - all), n;
+        q = all + q->target - 1;
+        break;
+      case Q_MOV4: reg[q->to] = WORD(0); break;
+      case Q_MOV8: reg[q->to] = IN(0); break;
+      case Q_ADD4: reg[q->to] = WORD(0) + WORD(1); break;
+      case Q_ADD8: reg[q->to] = IN(0) + IN(1); break;
+      case Q_SUB4: reg[q->to] = WORD(0) - WORD(1); break;
+      case Q_SUB8: reg[q->to] = IN(0) - IN(1); break;
+      case Q_MUL4: reg[q->to] = WORD(0) * WORD(1); break;
+      case Q_MUL8: reg[q->to] = IN(0) * IN(1); break;
+      case Q_WIDE_S: reg[q->to] = (uint64_t)((int64_t)(int32_t)WORD(0) * (int32_t)WORD(1)); break;
+      case Q_WIDE_U: reg[q->to] = (uint64_t)WORD(0) * WORD(1); break;
+      case Q_MAD4: reg[q->to] = WORD(0) * WORD(1) + WORD(2); break;
+      case Q_MAD8: reg[q->to] = IN(0) * IN(1) + IN(2); break;
+      case Q_MAD_S: reg[q->to] = (uint64_t)((int64_t)(int32_t)WORD(0) * (int32_t)WORD(1)) + IN(2); break;
+      case Q_MAD_U: reg[q->to] = (uint64_t)WORD(0) * WORD(1) + IN(2); break;
+      case Q_AND: reg[q->to] = IN(0) & IN(1); break;
+      case Q_OR: reg[q->to] = IN(0) | IN(1); break;
+      case Q_XOR: reg[q->to] = IN(0) ^ IN(1); break;
+      case Q_SHL4: reg[q->to] = WORD(1) > 31 ? 0 : WORD(0) << WORD(1); break;
+      case Q_SHL8: reg[q->to] = WORD(1) > 63 ? 0 : IN(0) << WORD(1); break;
+      case Q_SHR_U4: reg[q->to] = WORD(1) > 31 ? 0 : WORD(0) >> WORD(1); break;
+      case Q_SHR_U8: reg[q->to] = WORD(1) > 63 ? 0 : IN(0) >> WORD(1); break;
+      case Q_SHR_S4: reg[q->to] = (uint32_t)((int32_t)WORD(0) >> (WORD(1) > 31 ? 31 : WORD(1))); break;
+      case Q_SHR_S8: reg[q->to] = (uint64_t)((int64_t)IN(0) >> (WORD(1) > 63 ? 63 : WORD(1))); break;
+      case Q_SELP: reg[q->to] = IN(2) & 1 ? IN(0) : IN(1); break;
+      case Q_CVT: reg[q->to] = as((enum type)q->how, as((enum type)q->more, IN(0))) & (type_bytes((enum type)q->how) == 4 ? UINT32_MAX : UINT64_MAX); break;
+      case Q_SETP_F32: ANSWER(f32(IN(0)), f32(IN(1))); break;
+      case Q_SETP_F64: ANSWER(f64(IN(0)), f64(IN(1))); break;
+      case Q_SETP_S4: ANSWER((int32_t)WORD(0), (int32_t)WORD(1)); break;
+      case Q_SETP_S8: ANSWER((int64_t)IN(0), (int64_t)IN(1)); break;
+      case Q_SETP_U4: ANSWER(WORD(0), WORD(1)); break;
+      case Q_SETP_U8: ANSWER(IN(0), IN(1)); break;
+      case Q_ADD_F32: reg[q->to] = of_f32(f32(IN(0)) + f32(IN(1))); break;
+      case Q_ADD_F64: reg[q->to] = of_f64(f64(IN(0)) + f64(IN(1))); break;
+      case Q_SUB_F32: reg[q->to] = of_f32(f32(IN(0)) - f32(IN(1))); break;
+      case Q_SUB_F64: reg[q->to] = of_f64(f64(IN(0)) - f64(IN(1))); break;
+      case Q_MUL_F32: reg[q->to] = of_f32(f32(IN(0)) * f32(IN(1))); break;
+      case Q_MUL_F64: reg[q->to] = of_f64(f64(IN(0)) * f64(IN(1))); break;
+      case Q_FMA_F32: reg[q->to] = of_f32(fmaf(f32(IN(0)), f32(IN(1)), f32(IN(2)))); break;
+      case Q_FMA_F64: reg[q->to] = of_f64(fma(f64(IN(0)), f64(IN(1)), f64(IN(2)))); break;
+      case Q_LD:
+        t->at = (int)(q - all);
+        if (!load_quickly(b, t, q, reg)) return n;
+        break;
+    }
+  }
+}
+
 static void run_thread(struct block *b, struct thread *t) {
   while (t->state == RUNS && !*b->why) {
-    step(b, t);
+    b->steps += run_quickly(b, t);
     if (++b->steps > MOST_STEPS) wrong(b, t, "it does not end");
+    if (!*b->why) step(b, t);
   }
 }
 

@@ -32,11 +32,22 @@ struct instruction {
   int line;
 };
 
+/* What most instructions are, in one line of the cache: threads go through a kernel one after the other, and its text is longer than
+ * the cache. */
+struct quick {
+  uint8_t code;               /* by place in machine.c's table; 0: none of these, see struct instruction */
+  uint8_t how, more;          /* of setp: what it asks, and how that is joined with in[2]; of cvt: types */
+  bool unless;
+  int guard, to, target;
+  struct arg in[3];           /* registers and numbers alone */
+};
+
 struct entry {
   char name[200];
   int n_params, n_regs, n_instructions;
   size_t local_bytes;         /* of a thread */
   struct instruction *i;
+  struct quick *quick;        /* of each instruction */
 };
 
 struct module {
@@ -58,5 +69,6 @@ typedef bool may_touch(uint64_t at, int bytes);
 const char *machine_run(const struct module *, const struct entry *, const unsigned grid[3], const unsigned block[3],
                         size_t shared_bytes, void **params, may_touch *);
 int machine_op(const char *name); /* -1: there is none */
+void machine_prepare(struct entry *); /* once all of its instructions are read */
 
 #endif

@@ -44,7 +44,8 @@ static void skip(struct reader *r) {
 
 /* Two colons stand inside a word: shared::cta. */
 static bool goes_on(const char *s) {
-  return isalnum((unsigned char)*s) || (*s && strchr("$%_.", *s)) || (s[0] == ':' && (s[1] == ':' || s[-1] == ':'));
+  char c = *s;
+  return isalnum((unsigned char)c) || c == '$' || c == '%' || c == '_' || c == '.' || (c == ':' && (s[1] == ':' || s[-1] == ':'));
 }
 
 /* A word with its dots, or one other character. */
@@ -97,11 +98,12 @@ static int place(struct names *x, const char *name) {
 static enum type type_of(const char *s) {
   static const char *const names[] = { "", "pred", "u8", "s8", "b8", "u16", "s16", "b16", "f16", "u32", "s32", "b32", "f32", "u64",
                                        "s64", "b64", "f64" };
-  for (int t = T_PRED; t <= T_F64; t++) if (!strcmp(s, names[t])) return (enum type)t;
+  for (int t = T_PRED; t <= T_F64; t++) if (s[0] == names[t][0] && !strcmp(s, names[t])) return (enum type)t;
   return T_NONE;
 }
 
 static bool special(const char *w, struct arg *a) {
+  if (w[0] != '%' || !strchr("tncl", w[1])) return false;
   static const char *const names[] = { "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
                                        "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%nsmid" };
   for (int i = 0; i <= NSMID; i++) if (!strcmp(w, names[i])) return *a = (struct arg){ ARG_SPECIAL, 0, (uint64_t)i }, true;
@@ -160,7 +162,7 @@ static void modifiers(struct instruction *x, char *w) {
   char *rest = NULL; /* several threads read at the same time */
   for (char *s = strtok_r(w, ".", &rest); s; s = strtok_r(NULL, ".", &rest)) {
     enum type t = type_of(s);
-    if (t && (x->t && x->op == machine_op("cvt"))) x->from = t;
+    if (t && (x->t && !strcmp(x->name, "cvt"))) x->from = t;
     else if (t) x->t = t;
     else if (!strcmp(s, "shared")) x->is_shared = true;
     else if (!strcmp(s, "NaN")) x->is_nan = true;
@@ -266,6 +268,7 @@ static void body(struct reader *r) {
   for (int i = 0; i < r->e->n_instructions; i++)
     if (r->e->i[i].target >= 0) r->e->i[i].target = r->label_at[r->e->i[i].target];
   r->e->n_regs = r->reg.n;
+  if (!*r->why) machine_prepare(r->e);
 }
 
 static void forget(struct names *x) {
@@ -358,6 +361,7 @@ void module_free(struct module *m) {
     for (int i = 0; i < m->entries[e].n_instructions; i++)
       free((char *)(uintptr_t)m->entries[e].i[i].name), free(m->entries[e].i[i].to);
     free(m->entries[e].i);
+    free(m->entries[e].quick);
   }
   for (int t = 0; t < m->n_tables; t++) free(m->tables[t].data);
   free(m->entries);
