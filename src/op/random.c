@@ -367,7 +367,7 @@ static weft_dtype dtype_of_ends(weft_dtype as, struct node *const end[2]) {
   return fit ? as : WEFT_I64;
 }
 
-/* low + u (high - low) in f32, rounded down, held between the ends as integers: of a range beyond 2^24 not every number is drawn. */
+/* low + u (high - low) in f32, rounded down, held between the ends as integers: beyond 2^24 not every number is drawn. */
 static weft_array *between(const struct draw *d, weft_dtype as, weft_array *const end[2]) {
   weft_array *f[2], *whole[2];
   for (int i = 0; i < 2; i++) {
