@@ -97,6 +97,8 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "bins", "", "in which bin each number is; no derivative, sums of weights have one; map: test/histogram.c" },
   { "dequantize", "", "codes in words, a scale a group and of whole numbers a bias, f32 or f64; derivatives by both, and map: test/quantized.c" },
   { "code_product", "", "rows by codes in words, both ways, batched and gathered, f32 inside; derivatives by the rows, scales and biases, and map: test/quantized.c" },
+  { "later", "", "an expression that is written when sizes are known, and then in the other rows, with its derivatives and maps: test/later.c" },
+  { "turns", "", "what a Fourier transform multiplies by, f32 and f64, where one in the body of a loop is written when sizes are known: test/later.c" },
   { "fourier", "", "rows of f32 and f64, real and imaginary parts for themselves: test/fourier.c" },
   { "depthwise", "", "the convolution of two axes with one channel a group, f32; derivatives and map are those of weft_conv: test/convolve.c" },
   { "cholesky", "", "a step of matrices, f32 and f64: test/linear.c" },

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "graph/function.h"
 #include "op/convolve.h"
+#include "op/later.h"
 #include "op/loop.h"
 #include "op/select.h"
 #include "run/buffer.h"
@@ -308,10 +309,10 @@ bool plain_knows(const struct op *op) {
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
   case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_code_product ||
-                          op == &op_depthwise || op == &op_fourier || op == &op_host || is_linear(op);
+                          op == &op_depthwise || op == &op_fourier || op == &op_turns || op == &op_host || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
-  case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
+  case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_ITEM: return true;
   }
   return false;
 }
@@ -340,7 +341,7 @@ static bool compute(struct stage *s, const struct node *n, const struct plain *c
     return *y = plain_pad(in[0], (int)a->axis, a->before, a->after, in[1]), true;
   }
   case OP_IDENTITY: return *y = plain_cast(in[0], out), true;
-  case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break;
+  case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_ITEM: case OP_LIBRARY: break;
   }
   return no("%s: not one op", n->op->name);
 }
@@ -414,6 +415,21 @@ static bool loop(struct stage *s, const struct node *n, const struct plain *cons
   f->out[f->n - 1] = plain_new(WEFT_I64, 0, NULL);
   plain_set_i(&f->out[f->n - 1], 0, done);
   free(body), free(var), free(value), free(carry), free(row), free(now), free(all);
+  return ok;
+}
+
+/* What is written when sizes are known is written of names that have those of the operands. */
+static bool later(struct stage *s, const struct node *n, const struct plain *const in[], struct found *f) {
+  struct node **name = room_for((size_t)n->n_in, sizeof *name), *y = NULL;
+  struct failure *cause = NULL;
+  bool ok = true;
+  for (int k = 0; k < n->n_in; k++) ok &= (name[k] = node_make(&op_input, in[k]->dtype, in[k]->rank, in[k]->dims, 0, NULL, NULL, 0)) != NULL;
+  if (ok && !(y = later_written(n, name, &cause))) ok = no("%s", failure_message(cause));
+  failure_release(cause);
+  f->n = ok, f->out = room_for(1, sizeof *f->out);
+  ok = ok && evaluate(s, n->n_in, (const struct node **)name, (const struct plain **)(uintptr_t)in, 1, &y, f->out);
+  if (!ok) f->n = 0;
+  node_release(y), nodes_release(n->n_in, name), free(name);
   return ok;
 }
 
@@ -840,6 +856,15 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->out[0] = plain_code_product(in, n->attr);
     return true;
   }
+  if (n->op == &op_turns) { /* which plain_fourier does not read */
+    int64_t dims[PLAIN_RANK];
+    int rank;
+    weft_dtype d = n->op->many->type(n, 0, &rank, dims);
+    f->n = 1;
+    f->out = room_for(1, sizeof *f->out);
+    f->out[0] = plain_new(d, rank, dims);
+    return true;
+  }
   if (n->op == &op_fourier) {
     f->n = 2;
     f->out = room_for(2, sizeof *f->out);
@@ -900,6 +925,7 @@ static const struct found *find(struct stage *s, const struct node *n) {
   if (ok && is_leaf) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = leaf(s, n, f.out);
   else if (ok && n->op == &op_loop) ok = loop(s, n, in, &f);
   else if (ok && n->op == &op_call) ok = call(s, n, in, &f);
+  else if (ok && n->op == &op_later) ok = later(s, n, in, &f);
   else if (ok && n->op->kind == OP_LIBRARY) ok = library(n, in, &f);
   else if (ok && n->op->many) ok = pass(n, in, &f);
   else if (ok) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = compute(s, n, in, f.out);

@@ -280,6 +280,27 @@ static weft_array *grown(weft_array *x) {
   return last;
 }
 
+/* What is written when sizes are known, its derivatives and maps, in a loop too. */
+STORY(written_later, every_allocation_of_what_is_written_later_may_fail) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, 2, NULL), *row = weft_alias(weft_at(in, 0, weft_integer(0))), *y[3], *got[3], *dx = weft_cos(in);
+  y[0] = weft_hadamard(weft_sin(row), 0);
+  weft_map(1, &row, &in, 1, y, y);
+  weft_jvp(1, &in, &dx, 1, y, &y[1]);
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, in);
+  weft_loop_next(l, c, weft_mul(weft_real(weft_fft(c, 0, 0.5)), y[0]));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_grad(last, 1, &in, &y[2]);
+  weft_function *f = weft_compile(s, 1, &in, 3, y);
+  weft_call(f, 1, (weft_array *[]){ floats(WEFT_DIMS(1, 4)) }, 3, got);
+  weft_status status = weft_eval(3, got);
+  for (int k = 0; k < 3 && !status; k++) status = read_to(out + 4 * k, got[k], 4);
+  weft_array *x = floats(WEFT_DIMS(4));
+  return status ? status : read_to(out + 12, weft_hadamard(weft_compress(x, weft_gt(x, weft_scalar(-100))), 0), 4);
+}
+
 /* Slices of open sizes, by numbers and by computed bounds, and what a mask is true for, in a function and with derivatives. */
 STORY(computed_sizes, every_allocation_of_computed_sizes_may_fail) {
   float v[] = { 3, 1, 2, 3, 1 };

@@ -171,7 +171,8 @@ static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   dim dims[WEFT_RANK_MAX];
   bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized || copy_is_forced(c, i);
   for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
-  if (is_changed && (!all_fit(c, i) || forgets_length(n, in, dims) || outgrows(n, in, dims))) return infer(c, i, in);
+  bool is_other = n->op->kind == OP_LATER || !all_fit(c, i) || forgets_length(n, in, dims) || outgrows(n, in, dims);
+  if (is_changed && is_other) return infer(c, i, in);
   if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
   return remake(c, i, dims, in, attr, is_changed);
 }

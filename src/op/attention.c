@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "op/composed.h"
+#include "op/later.h"
 
 /* Queries of one shape [.., heads, T, d] whose neighbouring heads share a head of k and v: [.., k's heads, shared, T, d]. */
 static weft_array *grouped(weft_array *x, int64_t heads, int64_t of) {
@@ -79,6 +80,42 @@ static weft_array *attend_in_groups(weft_array *q, weft_array *k, weft_array *v,
   return y;
 }
 
+/* ---- How many heads there are is not known yet ---- */
+
+static dim heads_open(weft_array *x) {
+  const struct node *n = x->node;
+  return n->rank < 3 ? 1 : dim_resolve(n->dims[n->rank - 3]);
+}
+
+static weft_array *write_attention(const void *options, weft_array *const in[]) {
+  weft_attention_options how = *(const weft_attention_options *)options;
+  struct shape_text a, b;
+  if (how.mask) how.mask = in[3];
+  dim heads = heads_open(in[0]), of = heads_open(in[1]);
+  if (dim_is_known(heads) && dim_is_known(of) && heads == 1 && of > 1)
+    return array_bad(WEFT_ERR_SHAPE, "weft_attention: q is %s and k %s: one head of q for several of k, which was not known before",
+                     shape_show(in[0]->node, &a), shape_show(in[1]->node, &b));
+  return weft_attention(in[0], in[1], in[2], &how);
+}
+
+/* As many as q has, which may be several for each of k: its sizes are those where k has as many. */
+static weft_array *attend_later(weft_array *q, weft_array *k, weft_array *v, weft_array *mask, const weft_attention_options *how) {
+  weft_attention_options o = how ? *how : (weft_attention_options){ 0 };
+  dim heads = heads_open(q);
+  weft_array *like = attend(q, array_with_size(k, -3, heads), weft_rank(v) < 3 ? v : array_with_size(v, -3, heads), mask, how);
+  if (weft_check(like)) return like;
+  const struct node *n = like->node;
+  return array_later(write_attention, &o, sizeof o, mask ? 4 : 3, (weft_array *[]){ q, k, v, mask }, (weft_dtype)n->dtype,
+                     n->rank, n->dims);
+}
+
+/* q or k has a number of heads that is not known, and not that of the other one. */
+static bool heads_are_open(weft_array *q, weft_array *k) {
+  dim heads = heads_open(q), of = heads_open(k);
+  if (heads == of || heads == 1 || of == 1) return false;
+  return !dim_is_known(heads) || !dim_is_known(of);
+}
+
 static struct failure *shapes_wrong(weft_array *const x[3]) {
   struct node *n[3];
   struct shape_text t[3];
@@ -98,5 +135,6 @@ weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const we
   for (int i = 0; i < 4; i++) if ((i < 3 || in[i]) && !is_ordered("weft_attention", in[i], &bad)) return bad;
   struct failure *why = shapes_wrong(in);
   if (why) return array_failed(why);
+  if (heads_are_open(q, k)) return COMPOSED(attend_later(q, k, v, in[3], how));
   return COMPOSED(attend_in_groups(q, k, v, in[3], how));
 }

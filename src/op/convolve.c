@@ -8,12 +8,15 @@
  * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays; of two axes
  * a library step has the same sums.
  *
+ * Which of these it is depends on sizes: where one but the batch is not known yet, all of it is written later (later.h).
+ *
  * Derivatives are convolutions again: by x of dy, spread by the stride, with the flipped kernel; by w of x with dy, stride
  * and dilation changing places. So they are own rules, and derivatives of derivatives follow. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 #include "op/convolve.h"
+#include "op/later.h"
 #include "op/library.h"
 #include "op/operand.h"
 #include "op/stencil.h"
@@ -32,6 +35,7 @@ static const int64_t MOST_PLACES = INT64_C(1) << 48;
 static const char fn[] = "weft_conv";
 
 static weft_array *conv(const struct convolution *, weft_array *x, weft_array *w);
+static struct failure *check_all(const struct convolution *, const struct node *x, const struct node *w);
 static weft_array *by_x(const struct convolution *, weft_array *x, weft_array *w, weft_array *dy);
 static weft_array *by_w(const struct convolution *, weft_array *x, weft_array *w, weft_array *dy);
 static dim size_of(weft_array *x, int axis) { return x->node->dims[axis]; }
@@ -56,7 +60,7 @@ static weft_array *shortened(weft_array *x, int axis, int64_t before, int64_t af
 static weft_array *padded(weft_array *x, int axis, int64_t before, int64_t after) {
   if (weft_check(x)) return x;
   int64_t zeros[2] = { above_zero(before), above_zero(after) }, less[2] = { above_zero(-before), above_zero(-after) };
-  bool has_so_many = dim_is_known(size_of(x, axis)) && less[0] + less[1] <= size_of(x, axis);
+  bool has_so_many = less[0] + less[1] <= size_of(x, axis);
   if (has_so_many) x = shortened(x, axis, less[0], less[1]); /* what is left out is not read at all */
   if (zeros[0] || zeros[1]) x = weft_pad(x, axis, zeros[0], zeros[1], weft_integer(0));
   return has_so_many ? x : shortened(x, axis, less[0], less[1]);
@@ -156,16 +160,11 @@ static weft_array *at_one_place(const struct convolution *c, weft_array *v, weft
 
 /* ---- One channel a group, two axes: a library step (stencil.h), with the bits of by_channel ---- */
 
-static bool sizes_are_known(const struct convolution *c, weft_array *x) {
-  for (int k = 0; k < c->n; k++) if (!dim_is_known(size_of(x, k + 1))) return false;
-  return true;
-}
-
 /* Whatever the device: what is traced for one may be called on another. */
 static bool fits_step(const struct convolution *c, weft_array *x, weft_array *w) {
   const struct node *n = x->node, *m = w->node;
   if (c->n != 2 || n->dtype != WEFT_F32 || m->dtype != WEFT_F32) return false;
-  if (!sizes_are_known(c, x) || !dim_is_known(n->dims[0])) return false;
+  if (!dim_is_known(n->dims[0])) return false;
   return c->spread[0] == 1 && c->spread[1] == 1;
 }
 
@@ -286,7 +285,7 @@ static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w
   dim rows = v->node->dims[c->n];
   int64_t terms = kernel_size(w, c->n - 1) * w->node->dims[c->n + 1];
   if (c->n > MOST_COPIED) return false;
-  return (dim_is_known(rows) && rows < FEW_ROWS) || terms < FEW_TERMS || c->dilation[c->n - 1] != 1 ||
+  return rows < FEW_ROWS || terms < FEW_TERMS || c->dilation[c->n - 1] != 1 ||
          n_places(c, w) > MANY_PLACES;
 }
 
@@ -360,6 +359,14 @@ static int conv_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], we
   return 0;
 }
 
+/* As places_along, of sizes that are not known; what is too long a kernel is found when they are. */
+static dim places_open(const struct convolution *c, int k, dim size, dim kernel) {
+  dim room = dim_reckon(DIM_PLUS, dim_reckon(DIM_TIMES, dim_above(size, 1), c->spread[k]), dim_min(size, 1));
+  dim reach = dim_reckon(DIM_PLUS, dim_reckon(DIM_TIMES, dim_above(kernel, 1), c->dilation[k]), 1);
+  dim more = dim_reckon(DIM_MINUS, dim_reckon(DIM_PLUS, room, dim_integer(c->before[k] + c->after[k])), reach);
+  return dim_reckon(DIM_PLUS, dim_reckon(DIM_FLOOR, more, c->stride[k]), 1);
+}
+
 /* Rows of x alone are more of its batch. */
 static weft_array *map_x(const struct convolution *c, weft_array *xs, weft_array *w) {
   dim d[WEFT_RANK_MAX];
@@ -370,12 +377,27 @@ static weft_array *map_x(const struct convolution *c, weft_array *xs, weft_array
   return array_reshape(fn, y, c->n + 3, d);
 }
 
+static weft_array *map_w(const struct convolution *, weft_array *x, weft_array *ws, bool has_rows);
+static weft_array *write_map_shared(const void *c, weft_array *const in[]) { return map_w(c, in[0], in[1], false); }
+static weft_array *write_map_both(const void *c, weft_array *const in[]) { return map_w(c, in[0], in[1], true); }
+
+/* No kernels are no groups; where it is not known yet how many there are, what is one convolution of so many groups is written
+ * later. */
+static weft_array *map_w_apart(const struct convolution *c, weft_array *x, weft_array *ws, bool has_rows) {
+  weft_dtype to = weft_dtype_promote((weft_dtype)x->node->dtype, (weft_dtype)ws->node->dtype);
+  dim d[WEFT_RANK_MAX];
+  d[0] = size_of(ws, 0), d[1] = size_of(x, has_rows), d[c->n + 2] = size_of(ws, 1);
+  for (int k = 0; k < c->n; k++) d[k + 2] = places_open(c, k, size_of(x, has_rows + k + 1), size_of(ws, k + 2));
+  if (d[0] == 0) return array_sized_by(zeros_of(&(struct node){ .dtype = to, .rank = (uint8_t)(c->n + 3), .dims = d }), x);
+  return array_later(has_rows ? write_map_both : write_map_shared, c, sizeof *c, 2, (weft_array *[]){ x, ws }, to, c->n + 3, d);
+}
+
 /* Rows of w, and perhaps of x, are groups: [R, N, s.., C] -> [N, s.., R C], [R, O, k.., C] -> [R O, k.., C]. */
 static weft_array *map_w(const struct convolution *c, weft_array *x, weft_array *ws, bool has_rows) {
   struct convolution d = *c;
   dim rows = size_of(ws, 0);
   bool is_shared = !has_rows && c->groups == 1; /* all rows read the same channels */
-  if (!dim_is_known(rows)) return array_bad(WEFT_ERR_SHAPE, "%s: how many kernels there are is not known yet", fn);
+  if (rows <= 0) return map_w_apart(c, x, ws, has_rows); /* below 0: not known */
   if (!has_rows && !is_shared) {
     dim dims[WEFT_RANK_MAX];
     dims[0] = rows;
@@ -401,11 +423,33 @@ static weft_array *wide(weft_array *x) {
   return dtype_is_narrow_float(d) ? weft_cast(x, WEFT_F32) : x;
 }
 
+/* All but the batch. */
+static bool are_known(const struct convolution *c, weft_array *x, weft_array *w) {
+  bool known = dim_is_known(size_of(w, 0));
+  for (int k = 1; k <= c->n + 1; k++) known &= dim_is_known(size_of(x, k)) && dim_is_known(size_of(w, k));
+  return known;
+}
+
+static weft_array *write_conv(const void *options, weft_array *const in[]) {
+  const struct convolution *c = options;
+  struct failure *why = check_all(c, in[0]->node, in[1]->node);
+  return why ? array_failed(why) : COMPOSED(conv(c, in[0], in[1]));
+}
+
+static weft_array *conv_later(const struct convolution *c, weft_array *x, weft_array *w) {
+  weft_dtype to = weft_dtype_promote((weft_dtype)x->node->dtype, (weft_dtype)w->node->dtype);
+  dim d[WEFT_RANK_MAX];
+  d[0] = size_of(x, 0), d[c->n + 1] = size_of(w, 0);
+  for (int k = 0; k < c->n; k++) d[k + 1] = places_open(c, k, size_of(x, k + 1), size_of(w, k + 1));
+  return array_later(write_conv, c, sizeof *c, 2, (weft_array *[]){ x, w }, to, c->n + 2, d);
+}
+
 static weft_array *conv(const struct convolution *c, weft_array *x, weft_array *w) {
   if (weft_check(x) || weft_check(w)) return weft_check(x) ? x : w;
+  if (!are_known(c, x, w)) return conv_later(c, x, w);
   weft_dtype to = weft_dtype_promote((weft_dtype)x->node->dtype, (weft_dtype)w->node->dtype);
   weft_array *in[] = { x, w }, *y = weft_cast(sums(c, wide(x), wide(w)), to);
-  if (weft_check(y) || !sizes_are_known(c, x)) return y; /* sizes that are not known: the ordinary rules */
+  if (weft_check(y)) return y;
   struct convolution *own = mem_alloc(sizeof *own);
   if (!own) return array_bad(WEFT_ERR_MEMORY, "%s: out of memory", fn);
   *own = *c;
@@ -431,16 +475,16 @@ static struct failure *check_options(const struct convolution *c) {
   return NULL;
 }
 
+/* What is not known yet is looked at when it is. */
+static bool may_be_in_groups(dim n, int64_t groups) { return !dim_is_known(n) || n % groups == 0; }
+
 static struct failure *check_channels(const struct convolution *c, const struct node *x, const struct node *w) {
   struct shape_text a, b;
   dim channels = x->dims[c->n + 1], of_group = w->dims[c->n + 1], out = w->dims[0];
-  if (!dim_is_known(channels) || !dim_is_known(of_group) || !dim_is_known(out))
-    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the channels of %s and %s are not known yet", fn, shape_show(x, &a),
-                shape_show(w, &b));
-  if (c->groups < 1 || channels % c->groups || out % c->groups)
+  if (c->groups < 1 || !may_be_in_groups(channels, c->groups) || !may_be_in_groups(out, c->groups))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld groups do not divide the channels of %s and %s", fn, (long long)c->groups,
                 shape_show(x, &a), shape_show(w, &b));
-  if (channels == of_group * c->groups) return NULL;
+  if (!dim_is_known(channels) || !dim_is_known(of_group) || channels == of_group * c->groups) return NULL;
   return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has %lld channels, and %s wants %lld in %lld groups", fn, shape_show(x, &a),
               (long long)channels, shape_show(w, &b), (long long)(of_group * c->groups), (long long)c->groups);
 }
@@ -450,9 +494,9 @@ static struct failure *check_sizes(const struct convolution *c, const struct nod
   struct shape_text a, b;
   for (int k = 0; k < c->n; k++) {
     dim size = x->dims[k + 1], kernel = w->dims[k + 1];
-    if (!dim_is_known(kernel) || kernel < 1)
+    if (kernel == 0)
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the kernel %s has no size on axis %d", fn, shape_show(w, &b), k + 1);
-    if (!dim_is_known(size)) continue;
+    if (!dim_is_known(size) || !dim_is_known(kernel)) continue;
     __int128 room = (size ? (__int128)(size - 1) * c->spread[k] + 1 : 0) + c->before[k] + c->after[k];
     if (room > MOST_PLACES)
       return fail(WEFT_ERR_SHAPE, scope_origin(),

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "op/index.h"
+#include "op/later.h"
 
 /* ---- Concatenate ---- */
 
@@ -146,10 +147,32 @@ weft_array *weft_stack(int axis, int n, weft_array *const x[]) {
 
 /* ---- Split ---- */
 
+struct split_options { int axis, n, which; };
+
+static weft_array *write_part(const void *options, weft_array *const in[]) {
+  const struct split_options *o = options;
+  weft_array **parts = mem_alloc((size_t)o->n * sizeof *parts), *part = NULL;
+  if (parts) weft_split(in[0], o->axis, o->n, parts), part = parts[o->which];
+  return mem_free(parts), part ? part : array_of(NULL);
+}
+
+/* Whether an axis has parts of one length is not known yet. */
+static weft_array *part_later(weft_array *x, int axis, int n, int which) {
+  dim dims[WEFT_RANK_MAX];
+  const struct node *of = x->node;
+  struct split_options o = { axis, n, which };
+  memcpy(dims, of->dims, of->rank * sizeof *dims);
+  dims[axis] = dim_quotient(dims[axis], n);
+  return array_later(write_part, &o, sizeof o, 1, &x, (weft_dtype)of->dtype, of->rank, dims);
+}
+
+/* *length: DIM_BAD where that is not known. */
 static struct failure *split_check(const struct node *x, int *axis, int n, dim *length) {
   struct shape_text s;
   struct failure *why = axis_check("weft_split", x, axis);
-  if (!why && !dim_divide(x->dims[*axis], n, length))
+  bool is_whole = !why && dim_divide(x->dims[*axis], n, length);
+  if (!why && !is_whole) *length = DIM_BAD;
+  if (!why && !is_whole && dim_is_known(dim_resolve(x->dims[*axis])))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_split: axis %d of %s is not %d equal parts", *axis,
                shape_show(x, &s), n);
   return why;
@@ -159,8 +182,11 @@ static void split(struct node *x, int axis, int n, weft_array *parts[]) {
   dim length = 0, at = 0;
   struct failure *why = split_check(x, &axis, n, &length);
   weft_array *bad = why ? array_failed(why) : NULL, *all = array_of(x);
-  for (int i = 0; i < n; i++, at = dim_add(at, length))
-    parts[i] = bad ? bad : array_apart_from(all, array_slice(all, axis, at, length, 1));
+  for (int i = 0; i < n; i++) {
+    if (bad) parts[i] = bad;
+    else if (length == DIM_BAD) parts[i] = part_later(all, axis, n, i);
+    else parts[i] = array_apart_from(all, array_slice(all, axis, at, length, 1)), at = dim_add(at, length);
+  }
 }
 
 void weft_split(weft_array *x, int axis, int n, weft_array *parts[]) {

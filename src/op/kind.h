@@ -22,6 +22,7 @@ enum op_kind {
   OP_IDENTITY, /* alias, stop_gradient, depends, to, checkpoint, custom: in[0] moved through; gone before scheduling */
   OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
   OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
+  OP_LATER,    /* an expression that is written when the sizes of its operands are known, before scheduling: op/later.h */
   OP_ITEM,     /* in: a node with several results; attr: struct item_attr */
   OP_LIBRARY   /* code of our own or of a library on dense arrays: struct library; results by OP_ITEM */
 };

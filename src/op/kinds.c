@@ -28,6 +28,7 @@ const struct kind_facts kind_facts[] = {
   ROW(OP_IDENTITY, "identity", .reads = READS_WHOLE, .is_gone = true, .element_cost = PLAIN),
   ROW(OP_LOOP,     "loop",     .reads = READS_WHOLE, .is_own_step = true, .is_several = true, .element_cost = PLAIN),
   ROW(OP_CALL,     "call",     .reads = READS_WHOLE, .is_several = true, .is_gone = true, .element_cost = PLAIN),
+  ROW(OP_LATER,    "later",    .reads = READS_WHOLE, .is_gone = true, .element_cost = PLAIN),
   ROW(OP_ITEM,     "item",     .reads = READS_WHOLE, .is_own_step = true, .is_heavy = true, .element_cost = PLAIN),
   ROW(OP_LIBRARY,  "library",  .reads = READS_WHOLE, .is_own_step = true, .is_several = true, .element_cost = PLAIN,
                                .may_be_blamed = true),

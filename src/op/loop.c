@@ -2,6 +2,7 @@
 #include "op/loop.h"
 #include <string.h>
 #include "base/mem.h"
+#include "graph/caller.h"
 #include "graph/copy.h"
 #include "graph/dtype.h"
 #include "graph/function.h"
@@ -73,6 +74,17 @@ static struct node *node_of(struct loop *l, int n_in, struct node *const in[]) {
   return node_make(&op_loop, WEFT_I64, 0, NULL, n_in, in, &(struct loop_attr){ l }, sizeof(struct loop_attr));
 }
 
+static bool is_later(const struct node *n) { return n->op->kind == OP_LATER || (n->op == &op_loop && loop_of(n)->is_late); }
+
+/* Whether a body has something that is not written yet. Out of memory: true. */
+static bool has_later(int n, struct node *const body[]) {
+  struct subgraph g;
+  bool found = false;
+  if (!subgraph_take(&g, n, body, 0, NULL, 0)) return true;
+  for (int i = 0; i < g.n && !found; i++) found = is_later(g.node[i]);
+  return subgraph_free(&g), found;
+}
+
 /* Bodies of l on the variables of `to`, which has as many of everything. */
 static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_table *t, struct failure **failure) {
   int n = n_bodies(l) - !l->until;
@@ -80,10 +92,13 @@ static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_
   if (!from) return *failure = no_memory(), false;
   memcpy(from, l->next, (size_t)(n_bodies(l) - 1) * sizeof *from);
   if (l->until) from[n - 1] = l->until;
+  caller()->n_bodies++;
   bool ok = graph_specialise(false, n_vars(l), l->seq_var, to->seq_var, t->n, t->symbol, t->value, n, from, out, failure);
+  caller()->n_bodies--;
   if (ok) {
     memcpy(to->next, out, (size_t)(n_bodies(l) - 1) * sizeof *out);
     if (l->until) to->until = out[n - 1];
+    to->is_late = l->is_late && has_later(n, out);
   }
   mem_free(from);
   return ok;
@@ -178,7 +193,7 @@ static struct loop *same_shape(const struct loop *l) {
   struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
   if (!to) return NULL;
   to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward;
-  to->is_uneven = l->is_uneven, to->needs_length = l->needs_length, to->truncate = l->truncate;
+  to->is_uneven = l->is_uneven, to->is_late = l->is_late, to->needs_length = l->needs_length, to->truncate = l->truncate;
   return to;
 }
 
@@ -603,6 +618,11 @@ static bool is_uneven(const struct making *m) {
   return false;
 }
 
+static bool is_late(const struct making *m) {
+  for (int i = 0; i < m->g.n; i++) if (m->is_inside[i] && is_later(m->g.node[i])) return true;
+  return false;
+}
+
 /* What comes out of every step must be as large in all of them. */
 static bool sizes_stay(const struct making *m, struct failure **failure) {
   for (int i = 0; i < m->g.n; i++) {
@@ -629,6 +649,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   l->is_branch = p->since != 0;
   l->is_backward = p->is_backward;
   l->is_uneven = is_uneven(m);
+  l->is_late = is_late(m);
   l->needs_length = needs_length(m);
   l->truncate = p->truncate;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);

@@ -22,6 +22,7 @@ struct loop {
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
   bool is_settled;                                 /* graph lock: all sizes in its bodies are numbers */
   bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
+  bool is_late;                                    /* something in its body is written when sizes are known (later.h) */
   bool needs_length;                               /* a loop inside makes as many steps as one outside, or a node inside is as
                                                       large or begins there: that one has to run before */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
@@ -39,6 +40,9 @@ struct loop {
                                                       of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
+static inline bool loop_is_by_steps(const struct loop *l) { /* it is planned step by step: run/uneven.c */
+  return l->is_uneven || l->is_late;
+}
 bool loop_has_told(const struct loop *);             /* it has run, and its number of steps is that of the run */
 struct dim_table;
 bool loop_mentions(const struct loop *, struct dim_table *); /* whether its steps or sizes in its bodies are among these symbols */

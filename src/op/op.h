@@ -110,8 +110,8 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take, op_assert,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
-    op_depends, op_to, op_item, op_loop, op_call, op_sort, op_select, op_tally, op_bins, op_dequantize, op_code_product,
-    op_depthwise, op_fourier,
+    op_depends, op_to, op_item, op_loop, op_call, op_later, op_sort, op_select, op_tally, op_bins, op_dequantize, op_code_product,
+    op_depthwise, op_fourier, op_turns,
     op_cholesky, op_cholesky_solve, op_triangle, op_lu, op_solve, op_inverse, op_determinant, op_adjugate, op_cofactors, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 const char *assert_text(const struct node *); /* of an op_assert: what it says where it fails, .. */

@@ -1,6 +1,7 @@
 /* products.c -- products written with weft_matmul: of chosen matrices, of parts of them, with themselves, with signs. */
 #include <math.h>
 #include "op/composed.h"
+#include "op/later.h"
 
 static dim size_of(weft_array *x, int axis) {
   struct node *n = array_node(x);
@@ -191,30 +192,36 @@ static weft_array *signs(weft_dtype d, int64_t n) {
   return weft_sub(weft_cast(weft_integer(1), d), weft_mul(weft_cast(weft_and(shared, weft_integer(1)), d), weft_integer(2)));
 }
 
-/* Paley's of order 12: (C + I) x [+ +; + -] with the diagonal [+ -; - -], C the squares mod 5 with a border. */
-static int paley(int i, int j) {
-  int a = i / 2, b = j / 2, apart = ((a - b) % 5 + 5) % 5, sign = i % 2 && j % 2 ? -1 : 1;
-  if (a == b) return i % 2 || j % 2 ? -1 : 1;
-  return a == 0 || b == 0 || apart == 1 || apart == 4 ? sign : -sign;
+static weft_array *number(int64_t n) { return weft_cast(weft_integer(n), WEFT_I32); }
+static weft_array *quotient(weft_array *x, int n) { return weft_floor_divide(x, number(n)); }
+static weft_array *rest(weft_array *x, int n) { return weft_remainder(x, number(n)); }
+static weft_array *bit(weft_array *of, weft_array *at) { return weft_and(weft_shr(of, at), number(1)); }
+
+/* Paley's of order 12: (C + I) x [+ +; + -] with the diagonal [+ -; - -], C the squares mod 5 with a border. 1: below 0. */
+static weft_array *paley(weft_array *i, weft_array *j) {
+  weft_array *a = quotient(i, 2), *b = quotient(j, 2), *odd_i = rest(i, 2), *odd_j = rest(j, 2), *zero = number(0);
+  weft_array *square = bit(number(1 << 1 | 1 << 4), rest(weft_sub(a, b), 5));
+  weft_array *is_edge = weft_logical_or(weft_eq(a, zero), weft_eq(b, zero)), *is_below = weft_and(odd_i, odd_j);
+  weft_array *beside = weft_where(is_edge, is_below, weft_xor(is_below, weft_sub(number(1), square)));
+  return weft_where(weft_eq(a, b), weft_or(odd_i, odd_j), beside);
 }
 
-/* Williamson's of order 4 n: [A B C D; -B A -D C; -C D A -B; -D -C B A], of matrices whose rows are their first one, turned. */
-static int williamson(const char *const first[4], int n, int i, int j) {
-  static const int which[4][4] = { { 1, 2, 3, 4 }, { -2, 1, -4, 3 }, { -3, 4, 1, -2 }, { -4, -3, 2, 1 } };
-  int block = which[i / n][j / n], sign = first[(block < 0 ? -block : block) - 1][(j % n - i % n + n) % n] == '+' ? 1 : -1;
-  return block < 0 ? -sign : sign;
+/* Williamson's of order 4 n: [A B C D; -B A -D C; -C D A -B; -D -C B A], of matrices whose rows are their first one, turned. Bit k
+ * of first[m]: element k of matrix m is below 0. 1: below 0. */
+static weft_array *williamson(const int first[4], int n, weft_array *i, weft_array *j) {
+  const int is_negated = 1 << 4 | 1 << 6 | 1 << 8 | 1 << 11 | 1 << 12 | 1 << 13; /* by block, row by row; the matrix is i ^ j */
+  weft_array *row = quotient(i, n), *column = quotient(j, n), *at = rest(weft_sub(rest(j, n), rest(i, n)), n);
+  weft_array *which = weft_xor(row, column), *below = bit(number(first[0]), at);
+  for (int m = 1; m < 4; m++) below = weft_where(weft_eq(which, number(m)), bit(number(first[m]), at), below);
+  return weft_xor(below, bit(number(is_negated), weft_add(weft_mul(row, number(4)), column)));
 }
-
-enum { ORDER_MOST = 28 };
 
 /* The matrices of signs of order 12, 20, 28. */
 static weft_array *odd_signs(weft_dtype d, int n) {
-  static const char *const five[] = { "+----", "+----", "++--+", "+-++-" };
-  static const char *const seven[] = { "+------", "++----+", "+-+--+-", "+--++--" };
-  double h[ORDER_MOST * ORDER_MOST];
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++) h[i * n + j] = n == 12 ? paley(i, j) : williamson(n == 20 ? five : seven, n / 4, i, j);
-  return weft_cast(weft_from(WEFT_F64, 2, (int64_t[]){ n, n }, h), d);
+  static const int five[] = { 0x1e, 0x1e, 0x0c, 0x12 }, seven[] = { 0x7e, 0x3c, 0x5a, 0x66 };
+  weft_array *zeros = weft_full(WEFT_I32, 2, (int64_t[]){ n, n }, 0), *i = weft_iota(zeros, 0), *j = weft_iota(zeros, 1);
+  weft_array *below = n == 12 ? paley(i, j) : williamson(n == 20 ? five : seven, n / 4, i, j);
+  return weft_cast(weft_sub(number(1), weft_mul(below, number(2))), d);
 }
 
 /* m 2^k with m 1, 12, 20 or 28: m, and 2^k. false: it is no such number. */
@@ -227,17 +234,27 @@ static bool orders(dim n, int64_t *m, int64_t *rest) {
   return false;
 }
 
+static weft_array *write_hadamard(const void *scale, weft_array *const in[]) {
+  return weft_hadamard(in[0], *(const double *)scale);
+}
+
+static weft_array *hadamard_later(weft_array *x, double scale) {
+  struct node *n = array_node(x);
+  weft_array *y = array_later(write_hadamard, &scale, sizeof scale, 1, &x, dtype_float((weft_dtype)n->dtype), n->rank, n->dims);
+  return node_release(n), y;
+}
+
 /* The matrix of n = p q is that of p for the rows and that of q for the columns of x as [.., p, q]: products with at most 64. */
 weft_array *weft_hadamard(weft_array *x, double scale) {
   static const char fn[] = "weft_hadamard";
   weft_array *bad;
   int axis = -1;
   if (!is_ordered(fn, x, &bad) || !has_axis(fn, x, &axis, &bad)) return bad;
-  dim n = size_of(x, -1);
+  dim n = dim_resolve(size_of(x, -1));
   int64_t odd, power;
-  if (!dim_is_known(n) || !orders(n, &odd, &power))
-    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis is %lld, not m 2^k with m 1, 12, 20 or 28", fn,
-                     dim_is_known(n) ? (long long)n : -1LL);
+  if (!dim_is_known(n)) return hadamard_later(x, scale);
+  if (!orders(n, &odd, &power))
+    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis is %lld, not m 2^k with m 1, 12, 20 or 28", fn, (long long)n);
   weft_array *y = raised(x);
   struct node *like = array_node(x);
   int rank = like->rank;

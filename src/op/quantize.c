@@ -4,6 +4,7 @@
  * are the same to the bit. What codes stand for is a library step (codes.h): rows of 4 to 16 codes a word, or codes that cross
  * words, are loops too short for kernels. Derivatives by scales and biases are composed. */
 #include <string.h>
+#include "op/later.h"
 #include "op/quantize.h"
 
 /* ---- forms ---- */
@@ -135,14 +136,46 @@ static weft_array *float_codes(weft_array *groups, const struct code_attr *a, we
   return is_fp4 ? fp4_codes(ratio) : weft_cast(e4m3_of(ratio), WEFT_U32);
 }
 
+/* ---- Of rows whose length is not known yet: each result is written later ---- */
+
+struct quantize_options { weft_code_form form; int which; };
+
+static weft_array *write_codes(const void *options, weft_array *const in[]) {
+  struct quantize_options o = *(const struct quantize_options *)options;
+  weft_array *out[3];
+  if (o.form.global_scale) o.form.global_scale = in[1];
+  weft_quantize(in[0], &o.form, &out[0], &out[1], &out[2]);
+  return out[o.which];
+}
+
+static void quantized_later(weft_array *w, const weft_code_form *form, const struct code_attr *a, weft_array *out[3]) {
+  struct quantize_options o;
+  memset(&o, 0, sizeof o);
+  if (form) o.form = *form;
+  const struct node *n = w->node;
+  dim dims[WEFT_RANK_MAX];
+  memcpy(dims, n->dims, n->rank * sizeof *dims);
+  weft_dtype scale = code_is_whole(a) ? (weft_dtype)n->dtype : WEFT_U8;
+  for (o.which = 0; o.which < 2 + code_is_whole(a); o.which++) {
+    dim groups = dim_quotient(n->dims[n->rank - 1], a->group);
+    dims[n->rank - 1] = o.which ? groups : dim_mul(groups, a->group * a->bits / 32);
+    out[o.which] = array_later(write_codes, &o, sizeof o, o.form.global_scale ? 2 : 1, (weft_array *[]){ w, o.form.global_scale },
+                               o.which ? scale : WEFT_U32, n->rank, dims);
+  }
+}
+
 static struct failure *quantized(weft_array *w, const weft_code_form *form, weft_array *out[3]) {
   static const char fn[] = "weft_quantize";
   struct code_attr a;
+  dim parts;
   weft_array *global = NULL, *s = NULL, *b = NULL, *code;
   struct failure *why = form_check(fn, form, &a, &global);
   if (!why && !dtype_is_float(weft_dtype_of(w))) why = not_of(fn, weft_dtype_of(w));
   if (why) return why;
   if (weft_rank(w) < 0) return out[0] = out[1] = out[2] = w, NULL;
+  const struct node *n = w->node;
+  if (n->rank > 0 && !dim_divide(n->dims[n->rank - 1], a.group, &parts) && !dim_is_known(dim_resolve(n->dims[n->rank - 1])))
+    return quantized_later(w, form, &a, out), NULL;
   weft_array *groups = split_last(fn, w, a.group, &why);
   if (!groups) return why;
   code = code_is_whole(&a) ? affine_codes(groups, a.bits, &s, &b) : float_codes(groups, &a, global, &s);

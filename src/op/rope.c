@@ -2,6 +2,7 @@
  * before it, each pair at a speed of its own. */
 #include <math.h>
 #include "op/composed.h"
+#include "op/later.h"
 
 /* Angle of place t for pair j: (t + offset) scale speed_j, as [.., T, half]. */
 static weft_array *angles(weft_array *x, int64_t half, const weft_rope_options *o) {
@@ -16,19 +17,36 @@ static weft_array *angles(weft_array *x, int64_t half, const weft_rope_options *
 
 static struct failure *rope_check(const struct node *x, int64_t *dims, const weft_rope_options *o) {
   struct shape_text s;
-  dim last = x->rank ? x->dims[x->rank - 1] : 0;
-  if (x->rank < 2 || !dim_is_known(last))
-    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: x is [.., T, d] with d known, not %s", shape_show(x, &s));
+  dim last = x->rank ? dim_resolve(x->dims[x->rank - 1]) : 0;
+  if (x->rank < 2) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: x is [.., T, d], not %s", shape_show(x, &s));
   *dims = o->dims ? o->dims : last;
-  if (*dims < 2 || *dims % 2 || *dims > last)
+  if (dim_is_known(last) && (*dims < 2 || *dims % 2 || *dims > last))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_rope: %lld elements of %s are turned in pairs", (long long)*dims,
                 shape_show(x, &s));
   if (!dtype_is_float((weft_dtype)x->dtype)) return not_of("weft_rope", (weft_dtype)x->dtype);
   if (o->offset && weft_rank(o->offset) > 1)
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: the offset is a number, or one for each of axis 0");
-  if (o->periods && (weft_rank(o->periods) != 1 || weft_dim(o->periods, 0) != *dims / 2))
+  dim periods = o->periods && weft_rank(o->periods) == 1 ? dim_resolve(o->periods->node->dims[0]) : DIM_BAD;
+  if (o->periods && (weft_rank(o->periods) != 1 || (dim_is_known(*dims) && dim_is_known(periods) && periods != *dims / 2)))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: a period for each of %lld pairs", (long long)*dims / 2);
   return NULL;
+}
+
+/* Of a length that is not known yet: the arrays of the options are operands, those that there are. */
+static weft_array *write_rope(const void *options, weft_array *const in[]) {
+  weft_rope_options o = *(const weft_rope_options *)options;
+  int at = 1;
+  if (o.offset) o.offset = in[at++];
+  if (o.periods) o.periods = in[at++];
+  return weft_rope(in[0], &o);
+}
+
+static weft_array *rope_later(weft_array *x, const struct node *n, const weft_rope_options *o) {
+  weft_array *in[3] = { x };
+  int n_in = 1;
+  if (o->offset) in[n_in++] = o->offset;
+  if (o->periods) in[n_in++] = o->periods;
+  return array_later(write_rope, o, sizeof *o, n_in, in, (weft_dtype)n->dtype, n->rank, n->dims);
 }
 
 weft_array *weft_rope(weft_array *x, const weft_rope_options *options) {
@@ -40,7 +58,11 @@ weft_array *weft_rope(weft_array *x, const weft_rope_options *options) {
   if (!arrays_ok("weft_rope", 3, given, &bad) || !operands("weft_rope", 1, &x, &n, &bad)) return bad;
   struct failure *why = rope_check(n, &dims, &o);
   if (why) return array_of_bad(why, 1, &n);
+  bool is_known = dim_is_known(dim_resolve(n->dims[n->rank - 1])) &&
+                  (!o.periods || dim_is_known(dim_resolve(o.periods->node->dims[0])));
+  weft_array *later = is_known ? NULL : rope_later(x, n, &o);
   node_release(n);
+  if (later) return later;
   weft_array *a = raised(x), *angle = weft_cast(angles(x, dims / 2, &o), weft_dtype_of(a));
   weft_array *c = weft_cos(angle), *s = weft_sin(angle);
   int64_t half = dims / 2, step = o.neighbours ? 2 : 1, second = o.neighbours ? 1 : half;

@@ -1,6 +1,7 @@
 /* sampled.c -- functions that are known at points of an axis: differences, integrals, values between the points, and sums of
  * products of one with another that is moved along it. */
 #include "op/composed.h"
+#include "op/later.h"
 
 static weft_array *from(weft_array *x, int axis, int64_t first) { return weft_slice(x, axis, first, WEFT_END, 1); }
 static weft_array *but_last(weft_array *x, int axis) { return weft_slice(x, axis, 0, -1, 1); }
@@ -141,7 +142,7 @@ weft_array *weft_interp(weft_array *x, weft_array *xp, weft_array *fp, weft_arra
 
 static dim length(weft_array *x) {
   struct node *n = array_node(x);
-  dim d = n->dims[0];
+  dim d = dim_resolve(n->dims[0]);
   node_release(n);
   return d;
 }
@@ -150,16 +151,10 @@ static struct failure *moved_check(const char *fn, weft_array *a, weft_array *v,
   if (weft_rank(a) != 1 || weft_rank(v) != 1)
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: of two vectors, not of arrays of %d and %d axes", fn, weft_rank(a),
                 weft_rank(v));
-  if (!slice_meets(fn, WEFT_ERR_SHAPE, length(a), 0, 1, 1) || !slice_meets(fn, WEFT_ERR_SHAPE, length(v), 0, 1, 1))
+  if (length(a) == 0 || length(v) == 0)
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a vector is empty", fn);
   if ((unsigned)reach > WEFT_REACH_VALID) return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no reach %d", fn, (int)reach);
   return NULL;
-}
-
-/* Which one is shorter is known, or does not matter; in `same` the shorter one says where the result begins. */
-static bool has_shorter(weft_array *a, weft_array *v, weft_reach reach) {
-  bool a_known = dim_is_known(length(a)), v_known = dim_is_known(length(v));
-  return (a_known && v_known) || (reach == WEFT_REACH_FULL && (a_known || v_known));
 }
 
 /* How many results there are, of vectors of n and m elements. */
@@ -168,19 +163,21 @@ static dim moved_length(dim n, dim m, weft_reach reach) {
   return reach == WEFT_REACH_SAME ? dim_max(n, m) : dim_add(dim_above(dim_max(n, m), dim_min(n, m)), 1);
 }
 
-/* sum a[i] v[k + first - i] where nobody knows which vector is longer: a product with the matrix of v[k + first - i]. */
-static weft_array *moved_open(weft_array *a, weft_array *v, weft_reach reach, bool begins_late) {
+static weft_array *moved(const char *fn, weft_array *a, weft_array *v, weft_reach reach, bool begins_late);
+
+struct moved_options { const char *fn; weft_reach reach; bool begins_late; };
+
+static weft_array *write_moved(const void *options, weft_array *const in[]) {
+  const struct moved_options *o = options;
+  return moved(o->fn, in[0], in[1], o->reach, o->begins_late);
+}
+
+/* Which one is longer is not known yet. */
+static weft_array *moved_later(const char *fn, weft_array *a, weft_array *v, weft_reach reach, bool begins_late) {
+  struct moved_options o = { fn, reach, begins_late };
   dim many = moved_length(length(a), length(v), reach);
-  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &many };
-  weft_array *n = weft_size(a, 0), *m = weft_size(v, 0), *zero = weft_integer(0), *one = weft_integer(1);
-  weft_array *over = weft_sub(weft_minimum(n, m), one), *late = weft_cast(weft_gt(m, n), WEFT_I64);
-  weft_array *first = reach == WEFT_REACH_FULL ? zero : reach == WEFT_REACH_VALID ? over
-                    : weft_floor_divide(begins_late ? weft_add(over, late) : over, weft_integer(2));
-  weft_array *k = weft_iota(array_sized_by(array_sized_by(zeros_of(&like), a), v), 0);
-  weft_array *place = weft_sub(weft_add(weft_unsqueeze(k, 1), first), weft_iota(weft_cast(weft_full_like(a, 0), WEFT_I64), 0));
-  weft_array *inside = weft_minimum(weft_maximum(place, zero), weft_sub(m, one));
-  weft_array *rows = weft_where(weft_eq(place, inside), weft_take(v, 1, &inside), number_like(v, 0));
-  return weft_cast(weft_matmul(rows, a), weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v)));
+  weft_dtype met = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v));
+  return array_later(write_moved, &o, sizeof o, 2, (weft_array *[]){ a, v }, met, 1, &many);
 }
 
 /* [n] as [1, n, 1] */
@@ -193,8 +190,8 @@ static weft_array *moved(const char *fn, weft_array *a, weft_array *v, weft_reac
   if (why) return array_failed(why);
   weft_dtype met = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v));
   if (met == WEFT_BOOL) a = weft_cast(a, WEFT_I32);
-  if (!has_shorter(a, v, reach)) return moved_open(a, v, reach, begins_late);
-  bool swaps = !dim_is_known(length(v)) || (dim_is_known(length(a)) && length(v) > length(a));
+  if (!dim_is_known(length(a)) || !dim_is_known(length(v))) return moved_later(fn, a, v, reach, begins_late);
+  bool swaps = length(v) > length(a);
   weft_array *longer = swaps ? v : a, *shorter = swaps ? a : v;
   int64_t over = length(shorter) - 1, skipped = (over + (begins_late && swaps)) / 2;
   int64_t before = reach == WEFT_REACH_FULL ? over : reach == WEFT_REACH_SAME ? over - skipped : 0;

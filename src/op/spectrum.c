@@ -1,12 +1,15 @@
 /* spectrum.c -- the Fourier transform along the last axis: a library step with two results, real and imaginary parts.
  *
  * Its operands are the same of x, the imaginary part only if there is one, and the turns (fourier.h), which a device reads as they
- * are: so all have the same bits. The other way round is the same step with real and imaginary parts exchanged. */
+ * are: so all have the same bits. The other way round is the same step with real and imaginary parts exchanged. Of a length that is
+ * not known yet it is written later (later.h); in the body of a loop, which has no arrays of its own, a step writes the turns. */
 #include <pthread.h>
 #include <string.h>
 #include "base/mem.h"
+#include "graph/caller.h"
 #include "op/composed.h"
 #include "op/fourier.h"
+#include "op/later.h"
 
 struct fourier_attr { dim n; }; /* which the turns are of */
 
@@ -145,8 +148,52 @@ static weft_array *turns_written(const char *fn, int64_t n, weft_dtype d, bool a
   return mem_free(room), mem_free(turns), found;
 }
 
+/* As a step: in any number, out turns. It reads those that are kept, too, and keeps none. */
+struct turns_attr { int64_t n; weft_dtype dtype; };
+
+static struct failure *write_turns(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  const struct turns_attr *a = c->attr;
+  bool is_mine = to > from && !pthread_mutex_trylock(&kept.lock);
+  const void *turns = is_mine ? turns_kept(a->n, a->dtype) : NULL;
+  if (turns) memcpy(c->out[0].data, turns, weft_dtype_bytes(a->dtype) * (size_t)(2 * fourier_turns(a->n)));
+  if (is_mine) pthread_mutex_unlock(&kept.lock);
+  if (!turns && to > from) fourier_write_turns(a->n, room, a->dtype == WEFT_F64, c->out[0].data);
+  return NULL;
+}
+
+static size_t turns_room(const struct library_call *c) {
+  return sizeof(double) * 2 * (size_t)((const struct turns_attr *)c->attr)->n;
+}
+static double turns_operations(const struct library_call *c) { return 40 * (double)((const struct turns_attr *)c->attr)->n; }
+
+static const struct library turns_step = { .operations = turns_operations, .scratch = turns_room, .run = write_turns };
+
+static int turns_count(const struct node *n) { return (void)n, 1; }
+static weft_dtype turns_type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct turns_attr *a = n->attr;
+  return (void)k, *rank = 1, dims[0] = 2 * fourier_turns(a->n), a->dtype;
+}
+
+/* They are numbers: nothing is differentiated by them, and no operand has rows. */
+static void turns_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  (void)r, (void)is_wanted, (void)dy, (void)dx;
+}
+static void turns_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) { (void)r, (void)dx, (void)dy; }
+
+static const struct many turns_many = { turns_count, turns_type, turns_vjp, turns_jvp, library_batch };
+const struct op op_turns = { .name = "turns", .kind = OP_LIBRARY, .again = library_again, .many = &turns_many,
+                             .library = &turns_step };
+
+static weft_array *turns_stepped(int64_t n, weft_dtype d) {
+  struct turns_attr a;
+  memset(&a, 0, sizeof a);
+  a.n = n, a.dtype = d;
+  return library_one(&op_turns, 1, (weft_array *[]){ array_of(scalar_node(WEFT_I32, 0, false)) }, &a, sizeof a, 1, 0);
+}
+
 static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
   int64_t count = 2 * fourier_turns(n);
+  if (caller()->n_bodies) return turns_stepped(n, d);
   bool is_mine = !pthread_mutex_trylock(&kept.lock);
   const void *turns = is_mine ? turns_kept(n, d) : NULL;
   weft_array *found = turns ? weft_from(d, 1, &count, turns) : turns_written(fn, n, d, is_mine);
@@ -158,16 +205,30 @@ static weft_array *turns_of(const char *fn, int64_t n, weft_dtype d) {
 
 static weft_dtype part_of(weft_dtype t) { return t == WEFT_F64 || t == WEFT_C128 ? WEFT_F64 : WEFT_F32; }
 
+struct fft_options { bool is_inverse; double scale; };
+
+static weft_array *write_fft(const void *options, weft_array *const in[]) {
+  const struct fft_options *o = options;
+  return weft_fft(in[0], o->is_inverse, o->scale);
+}
+
+/* The length is not known: what is written later has the sizes of x. */
+static weft_array *transformed_later(weft_array *x, const struct node *n, bool is_inverse, double scale) {
+  weft_dtype t = part_of((weft_dtype)n->dtype) == WEFT_F64 ? WEFT_C128 : WEFT_C64;
+  struct fft_options o = { is_inverse, scale };
+  return array_later(write_fft, &o, sizeof o, 1, &x, t, n->rank, n->dims);
+}
+
 static weft_array *transformed(const char *fn, weft_array *x, bool is_inverse, double scale) {
   struct node *n;
   weft_array *bad, *y[2];
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
   weft_dtype t = (weft_dtype)n->dtype, d = part_of(t);
-  dim size = n->rank ? n->dims[n->rank - 1] : 0;
+  dim size = n->rank ? dim_resolve(n->dims[n->rank - 1]) : 0;
+  weft_array *later = dim_is_known(size) ? NULL : transformed_later(x, n, is_inverse, scale);
   node_release(n);
-  if (!dim_is_known(size) || size < 1)
-    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis has %lld elements, not one or more that are known", fn,
-                     dim_is_known(size) ? (long long)size : -1LL);
+  if (later) return later;
+  if (size < 1) return array_bad(WEFT_ERR_SHAPE, "%s: the last axis has %lld elements, not one or more", fn, (long long)size);
   bool is_complex = dtype_is_complex(t);
   weft_array *re = weft_cast(is_complex ? weft_real(x) : x, d), *im = is_complex ? weft_imag(x) : NULL;
   apply(im && is_inverse ? im : re, im && is_inverse ? re : im, turns_of(fn, size, d), y);
@@ -197,11 +258,12 @@ static weft_array *of_half(const char *fn, weft_array *x, int64_t n, double scal
   weft_dtype t = (weft_dtype)of->dtype, d = part_of(t);
   int64_t count = n / 2 + 1;
   if (n < 1) bad = array_bad(WEFT_ERR_SHAPE, "%s: of %lld elements, not one or more", fn, (long long)n);
-  else if (!of->rank || of->dims[of->rank - 1] != count)
+  else if (!of->rank || !sizes_meet(fn, of->dims[of->rank - 1], count))
     bad = array_bad(WEFT_ERR_SHAPE, "%s: %s has not the %lld frequencies of %lld elements in its last axis", fn,
                     shape_show(of, &text), (long long)count, (long long)n);
   node_release(of);
   if (bad) return bad;
+  x = array_with_size(x, -1, count);
   weft_array *twice = are_twice(fn, n, count), *none = weft_cast(weft_scalar(0), d), *by = weft_scalar(2 * scale);
   weft_array *part[2], *ends[2];
   part[1] = weft_cast(dtype_is_complex(t) ? weft_real(x) : x, d);

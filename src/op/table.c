@@ -25,8 +25,8 @@ const struct op *const op_table[] = {
   &op_reshape, &op_broadcast, &op_transpose, &op_slice, &op_as_strided, &op_windows, &op_part, &op_pair,
   &op_take, &op_assert, &op_put, &op_scatter, &op_concat, &op_pad, &op_matmul,
   &op_alias, &op_stop_gradient, &op_depends, &op_to, &op_barrier, &op_checkpoint, &op_custom,
-  &op_loop, &op_call, &op_item, &op_sort, &op_select, &op_tally, &op_bins, &op_dequantize, &op_code_product, &op_depthwise,
-  &op_fourier,
+  &op_loop, &op_call, &op_later, &op_item, &op_sort, &op_select, &op_tally, &op_bins, &op_dequantize, &op_code_product,
+  &op_depthwise, &op_fourier, &op_turns,
   &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant, &op_adjugate, &op_cofactors,
   &op_host, NULL
 };

@@ -296,7 +296,7 @@ static struct split_node split_node_of(struct pass *p, struct node *n) {
     case OP_LOOP: return split_loop(p, n);
     case OP_LIBRARY: return split_library(p, n);
     case OP_SIZE: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR:
-    case OP_PAD: case OP_IDENTITY: case OP_CALL: case OP_ITEM: break;
+    case OP_PAD: case OP_IDENTITY: case OP_CALL: case OP_LATER: case OP_ITEM: break;
   }
   return on_parts(p, n);
 }

@@ -66,7 +66,8 @@ static struct node *step(struct rewriting *w, struct node *n) {
     case OP_IDENTITY: case OP_ITEM: return rewrite_identity(w, n);
     case OP_PUT: return rewrite_put(w, n);
     case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_SCATTER:
-    case OP_CONTRACT: case OP_CONCAT: case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LIBRARY: break;
+    case OP_CONTRACT: case OP_CONCAT: case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LATER:
+    case OP_LIBRARY: break;
   }
   return n;
 }
@@ -128,7 +129,8 @@ static bool is_nothing(const struct node *n) {
   switch (n->op->kind) {
     case OP_ELEMENT: case OP_VIEW: case OP_IDENTITY: case OP_IOTA: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT:
     case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT: case OP_PAD: return is_empty;
-    case OP_LEAF: case OP_SIZE: case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break;
+    case OP_LEAF: case OP_SIZE: case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_ITEM: case OP_LIBRARY:
+      break;
   }
   return false;
 }

@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "graph/function.h"
+#include "op/later.h"
 #include "run/held.h"
+#include "run/tape.h"
 #include "run/verdict.h"
 
 static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
@@ -114,6 +116,26 @@ static struct failure *plan_and_claim(struct eval *e, struct node_list *l, bool 
   return f;
 }
 
+/* The operands of an op_later, with references; NULL: out of memory. */
+static struct node **operands_of(const struct node *n) {
+  struct node **in = mem_alloc(sizeof *in * (size_t)(n->n_in + 1));
+  for (int k = 0; in && k < n->n_in; k++) in[k] = node_retain(n->in[k]);
+  return in;
+}
+
+/* Writes an op_later, now that sizes are known, and computes it. Ends the list of its operands. */
+static struct failure *run_written(struct node *n, struct node **in) {
+  struct failure *f = in ? NULL : eval_no_memory();
+  tape_spoil();
+  struct node *y = in ? later_written(n, in, &f) : NULL;
+  if (y && y->op == &op_later) f = fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: sizes are known, and nothing is written of them");
+  if (!f && !eval_nodes(1, &y, &(struct eval_options){ .only_targets = true }, &f)) f = eval_hand_over(1, &n, &y);
+  node_release(y);
+  if (in) nodes_release(n->n_made, in);
+  mem_free(in);
+  return f;
+}
+
 /* Runs what must run first, with the lock given up. Others may drop what leads to it, and give it a value and drop what it is made
  * of, from then on: what is needed is held. f: that of the obstacle itself. Ends the list, and unlocks. */
 static struct failure *run_first(struct eval *e, struct node_list *l, enum obstacle what, struct node *which, struct failure *f) {
@@ -124,12 +146,14 @@ static struct failure *run_first(struct eval *e, struct node_list *l, enum obsta
   dim length = what == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
   which = what >= CALLS ? node_retain(which) : NULL;
   struct node *operand = what == MOVES || what == UNSIZED ? node_retain(which->in[0]) : NULL;
+  struct node **operand_list = what == UNWRITTEN ? operands_of(which) : NULL;
   bool has_room = n_items >= 0 && (what != CALLS || take_results(&r, e, which, n_items, item));
   node_list_free(l);
   graph_unlock();
   if (!has_room) f = eval_no_memory();
   else if (what == MOVES) f = eval_move(which, operand);
   else if (what == CALLS) f = eval_call(which, &r, 0, NULL), results_end(&r);
+  else if (what == UNWRITTEN) f = run_written(which, operand_list);
   else if (what == UNSIZED) f = n_items ? eval_size_loop(operand, n_items, item) : eval_tell_length(which, length);
   node_release(operand);
   node_release(which);

@@ -62,7 +62,7 @@ struct failure *eval_await_change(const struct eval_settings *); /* until somebo
                                                 held, but not meanwhile */
 
 /* obstacle.c; graph lock held */
-enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES };
+enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES, UNWRITTEN };
 /* The call or loop that is in the way, which is run for all of its results that are wanted; NULL: something else is, or nothing. */
 static inline struct node *obstacle_many(enum obstacle found, struct node *which) {
   return found == CALLS ? which : found == UNSIZED ? which->in[0] : NULL;

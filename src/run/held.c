@@ -80,7 +80,7 @@ static bool is_operation(const struct holding *s, int i) {
   switch (s->list->node[i]->op->kind) {
     case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_VIEW: case OP_IDENTITY: case OP_ITEM: return false;
     case OP_ELEMENT: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
-    case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LIBRARY: break;
+    case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_LIBRARY: break;
   }
   return !(s->reach[i] & STOPS);
 }

@@ -59,7 +59,7 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   if (!f) {
     memcpy(target, item, sizeof *target * (size_t)n);
     target[n] = length;
-    f = l->is_uneven ? eval_uneven(loop, n + 1, target) : eval_unsized(loop, n + 1, target, l->until ? l->length : 0);
+    f = loop_is_by_steps(l) ? eval_uneven(loop, n + 1, target) : eval_unsized(loop, n + 1, target, l->until ? l->length : 0);
   }
   if (!f && l->until) f = eval_tell_length(length, l->length); /* if others have computed the items, they have told it too */
   if (!f) {

@@ -4,6 +4,7 @@
 #include "base/hard.h"
 #include "base/mem.h"
 #include "graph/shape.h"
+#include "op/later.h"
 #include "run/device.h"
 #include "run/verdict.h"
 
@@ -56,7 +57,7 @@ static bool is_unsized(const struct node *item) {
   const struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
   bool has_rows = ((const struct item_attr *)item->attr)->k < l->n_all;
   bool runs_blind = l->is_branch || (!has_rows && loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL));
-  return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
+  return loop_is_by_steps(l) || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
 /* The length of a loop that must have run before n: before a loop in whose body sizes depend on it, or before what waits for it.
@@ -100,7 +101,7 @@ static void look(const struct node_list *l) {
 /* What a body has captured may have had no size when the loop was made. A body whose sizes are all known is not looked at
  * again; sizes that differ from step to step are found in each. */
 static bool settle_bodies(struct loop *l) {
-  if (l->is_settled || l->is_uneven) return true;
+  if (l->is_settled || loop_is_by_steps(l)) return true;
   struct node_list list = { 0 };
   bool ok = walk_bodies(&list, l) && eval_settle(&list), is_known = true;
   int n_vars = l->n_seq + l->n_carry + l->n_const; /* carries and constants stand behind sequences */
@@ -163,6 +164,7 @@ enum obstacle eval_find_obstacle(const struct node_list *l, struct failure **fai
     else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
     else if (found == CLEAR && n->op->kind == OP_CALL && !node_has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !node_has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
+    else if (found == CLEAR && n->op == &op_later && !node_has_value(n) && later_is_sized(n)) found = UNWRITTEN, *which = n;
     else if (found == CLEAR && !node_has_value(n) && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
   }
   return found;

@@ -540,7 +540,7 @@ static int compute(struct emit *e, struct part *p) {
       if (axis_at(p, own_axis(p)) < 0) return in_value(e, p, 0);
       return kir_prefix(&e->d.b, n->op->fold->op, in_value(e, p, 0));
     case OP_ELEMENT: case OP_LEAF: case OP_VIEW: case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR: case OP_IDENTITY:
-    case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break; /* only elements are in groups */
+    case OP_LOOP: case OP_CALL: case OP_LATER: case OP_ITEM: case OP_LIBRARY: break; /* only elements are in groups */
   }
   for (int k = 0; k < n->n_in; k++) in[k] = in_value(e, p, k);
   return n->op->lower(&e->d.b, n, in);

@@ -60,7 +60,7 @@ bool lane_keeps(const struct node *n, int64_t lanes) {
              (!is_laned(n, lanes) || ((const struct pad_attr *)n->attr)->axis != 0);
     case OP_PUT: return put_keeps(n, lanes);
     case OP_LIBRARY: return library_keeps(n, lanes);
-    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: break;
+    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LATER: break;
   }
   return false;
 }

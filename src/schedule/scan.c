@@ -52,7 +52,8 @@ static bool is_lane_local(const struct node *n, const struct node *shape) {
     case OP_LEAF: case OP_SIZE: case OP_VIEW: return true; /* of a view, whoever uses it is asked (reads_own_lane) */
     case OP_ELEMENT: return same_dims(n, shape) || node_count(n) == 1;
     case OP_IOTA: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
-    case OP_PAIR: case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break;
+    case OP_PAIR: case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_ITEM: case OP_LIBRARY:
+      break;
   }
   return false;
 }

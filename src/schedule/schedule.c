@@ -216,7 +216,7 @@ static bool emit_own(struct work *w, struct node *n) {
       return n->op->library ? step_of_library(w, n) : step_attention(w, n);
     case OP_ITEM: return true; /* what it is a result of has stored it */
     case OP_LEAF: case OP_ELEMENT: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_VIEW: case OP_TAKE: case OP_CONTRACT:
-    case OP_PAD: case OP_IDENTITY: case OP_CALL: break;
+    case OP_PAD: case OP_IDENTITY: case OP_CALL: case OP_LATER: break;
   }
   return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: cannot be scheduled", n->op->name));
 }

@@ -108,7 +108,7 @@ static int64_t cost_of(const struct node *n, int64_t most) {
     case OP_CONTRACT: return node_count(n) * contracted(n);
     case OP_TAKE: case OP_SCATTER: return cost_of_indexing(n);
     case OP_LIBRARY: return n->op->library->values && has_small_results(n, most) ? n->op->library->values->cost(n) : -1;
-    case OP_PAIR: case OP_IDENTITY: case OP_CALL: break;
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LATER: break;
   }
   return -1;
 }
@@ -604,7 +604,7 @@ static void write(struct small *s, struct small_loop *f, const struct node *n) {
     case OP_TAKE: return take(s, f, n);
     case OP_SCATTER: return scatter(s, f, n);
     case OP_LIBRARY: return library(s, f, n);
-    case OP_PAIR: case OP_IDENTITY: case OP_CALL: return;
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LATER: return;
   }
 }
 
