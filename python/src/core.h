@@ -89,6 +89,7 @@ weft_array *dlpack_array(PyObject *, int may_share); /* of what has __dlpack__, 
 
 /* error.c */
 PyObject *raise_status(weft_status);                 /* always NULL */
+void *raise_unsized(const char *text);                     /* weft.NoValueError, in place of what was raised; NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(weft_array *, int axis);     /* always NULL */
 void raised_by(const char *name); /* what was raised begins with the function that was called, if it names none */

@@ -23,6 +23,7 @@ int error_add_types(PyObject *module) {
   return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
 }
 
+void *raise_unsized(const char *text) { return PyErr_Clear(), PyErr_SetString(no_value, text), NULL; }
 int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
 int raise_no_place(Py_ssize_t i, int axis, int64_t size) {

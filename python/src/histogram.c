@@ -107,8 +107,17 @@ static PyObject *for_each(PyObject *o, int n, int k) {
   return NULL;
 }
 
+/* D of an array [N,D], where that is not known yet: bins or ranges may say it. -1: they do not. */
+static int64_t said_by(PyObject *bins, PyObject *range) {
+  PyObject *of[] = { bins, range };
+  Py_ssize_t n = -1;
+  for (int k = 0; k < 2 && n < 0; k++)
+    if (PyList_Check(of[k]) || PyTuple_Check(of[k])) n = PySequence_Size(of[k]);
+  return n;
+}
+
 /* Columns of an array [N,D], or a sequence of D coordinates. */
-static int coordinates(PyObject *sample, weft_array *x[]) {
+static int coordinates(PyObject *sample, PyObject *bins, PyObject *range, weft_array *x[]) {
   if (PyList_Check(sample) || PyTuple_Check(sample)) {
     Py_ssize_t n = PySequence_Size(sample);
     if (n < 1 || n > WEFT_RANK_MAX) return PyErr_Format(PyExc_ValueError, "histogramdd: %zd coordinates", n), -1;
@@ -122,9 +131,14 @@ static int coordinates(PyObject *sample, weft_array *x[]) {
   }
   weft_array *all = convert_array(sample, NULL, 0);
   if (!all) return -1;
-  int64_t n = weft_rank(all) == 2 ? weft_dim(all, 1) : -1;
+  int64_t n = weft_rank(all) == 2 ? weft_dim(all, 1) : 0;
+  if (n < 0) n = said_by(bins, range);
+  if (n < 0)
+    return PyErr_SetString(PyExc_ValueError, "histogramdd: how many columns the sample has is not known yet, and the result has an "
+                                             "axis for each: give bins or ranges for each, or a list of the columns"), -1;
+  weft_array *full = n < 1 || n > WEFT_RANK_MAX ? all : weft_reshape(all, 2, (int64_t[]){ WEFT_SAME, n });
   if (n < 1 || n > WEFT_RANK_MAX) return PyErr_SetString(PyExc_ValueError, "histogramdd: the sample is no array [N,D]"), -1;
-  for (int64_t k = 0; k < n; k++) x[k] = weft_at(all, 1, weft_integer(k));
+  for (int64_t k = 0; k < n; k++) x[k] = weft_at(full, 1, weft_integer(k));
   return (int)n;
 }
 
@@ -149,7 +163,7 @@ static int boxes(int n, weft_array *const x[], PyObject *bins, PyObject *range, 
 PyObject *make_histogramdd(const struct name *row, PyObject *const arg[]) {
   weft_scope *s = op_begin();
   weft_array *x[WEFT_RANK_MAX], *y[WEFT_RANK_MAX + 1];
-  int n = coordinates(arg[0], x);
+  int n = coordinates(arg[0], arg[1], arg[2], x);
   (void)row;
   PyObject *all = n < 0 || boxes(n, x, arg[1], arg[2], arg[3], arg[4], y) ? NULL : array_list(flavour(), 1 + n, y);
   weft_scope_discard(s);

@@ -100,7 +100,8 @@ weft_array *call_squeeze(const struct name *row, PyObject *const arg[]) {
   (void)row;
   if (!x || (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes))) return NULL;
   if (arg[1] == Py_None) {
-    if (convert_dims_of(x, &rank, dims)) return NULL;
+    if (convert_dims_of(x, &rank, dims))
+      return raised_no_value() ? raise_unsized("squeeze: which axes are 1 long is not known yet: name them") : NULL;
     for (int i = 0; i < rank; i++)
       if (dims[i] == 1) axes[n++] = i;
   }

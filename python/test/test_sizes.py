@@ -173,3 +173,122 @@ def test_a_function_of_arrays_of_any_size(name, rng):
         for a, b in zip(*(y if isinstance(y, (tuple, list)) else [y] for y in (got, want)), strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+
+
+# ---- What is another expression for other sizes: against NumPy, and bit by bit against the same of known sizes
+
+
+def np_hadamard(x):
+    h = np.ones((1, 1))
+    while len(h) < x.shape[-1]:
+        h = np.kron(h, [[1, 1], [1, -1]])
+    return x @ h.T / np.sqrt(x.shape[-1])
+
+
+def np_rope(x):
+    half = x.shape[-1] // 2
+    angle = np.arange(x.shape[-2])[:, None] * 10000.0 ** (-np.arange(half) / half)
+    u, v = x[..., :half], x[..., half:]
+    return np.concatenate([u * np.cos(angle) - v * np.sin(angle), u * np.sin(angle) + v * np.cos(angle)], -1)
+
+
+def np_conv(x, w, stride=1, padding=0, groups=1):
+    x = np.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
+    rows, columns = ((x.shape[k] - w.shape[k]) // stride + 1 for k in (1, 2))
+    y = np.zeros((len(x), rows, columns, len(w)))
+    for o in range(len(w)):
+        first = o // (len(w) // groups) * w.shape[3]
+        for i in range(rows):
+            for j in range(columns):
+                part = x[:, i * stride:i * stride + w.shape[1], j * stride:j * stride + w.shape[2], first:first + w.shape[3]]
+                y[:, i, j, o] = (part * w[o]).sum((1, 2, 3))
+    return y
+
+
+def np_attention(q, k, v):
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+WRITTEN_LATER = {
+    "hadamard": (weft.hadamard_transform, np_hadamard, [(3, 4)], [(2, 64)], [(0, 8)], [(5, 1)], [(2, 256)]),
+    "rope": (weft.rope, np_rope, [(2, 3, 4)], [(1, 5, 8)], [(2, 0, 6)], [(3, 1, 2)]),
+    "conv": (lambda x, w: weft.conv(x, w, 2, 1), lambda x, w: np_conv(x, w, 2, 1),
+             [(2, 6, 7, 3), (4, 3, 3, 3)], [(1, 9, 8, 16), (2, 2, 4, 16)], [(0, 4, 4, 1), (1, 1, 1, 1)], [(1, 1, 1, 2), (3, 3, 2, 2)]),
+    "conv in groups": (lambda x, w: weft.conv(x, w, groups=2), lambda x, w: np_conv(x, w, groups=2),
+                       [(2, 6, 7, 4), (6, 3, 3, 2)], [(1, 5, 5, 2), (2, 2, 1, 1)], [(1, 9, 3, 32), (4, 3, 3, 16)]),
+    "attention": (weft.attention, np_attention, [(2, 4, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4)], [(1, 6, 2, 8), (1, 3, 4, 8), (1, 3, 4, 8)],
+                  [(2, 3, 4, 2), (2, 3, 4, 2), (2, 3, 4, 2)]),
+    "convolve": (lambda a, v: weft.convolve(a, v, "same"), lambda a, v: np.convolve(a, v, "same"), [(6,), (3,)], [(3,), (7,)], [(1,), (1,)]),
+    "split": (lambda x: tuple(weft.split(x, 2, 1)), lambda x: np.split(x, 2, 1), [(3, 4)], [(2, 6)], [(2, 0)]),
+    "array_split": (lambda x: tuple(weft.array_split(x, 3)), lambda x: np.array_split(x, 3), [(7,)], [(3,)], [(2,)], [(0,)]),
+    "delete": (lambda x: (weft.delete(x, 1), weft.delete(x, -1), weft.delete(x, [0, -1, 0]), weft.delete(x, slice(None, None, 2))),
+               lambda x: (np.delete(x, 1), np.delete(x, -1), np.delete(x, [0, -1, 0]), np.delete(x, slice(None, None, 2))), [(5,)], [(2, 3)]),
+    "delete rows": (lambda x: weft.delete(x, 1, 0), lambda x: np.delete(x, 1, 0), [(5, 2)], [(2, 3)]),
+    "insert": (lambda x: (weft.insert(x, 1, 5.0), weft.insert(x, -1, [1.0, 2.0]), weft.insert(x, [2, 0, -1], 7.0)),
+               lambda x: (np.insert(x, 1, 5.0), np.insert(x, -1, [1.0, 2.0]), np.insert(x, [2, 0, -1], 7.0)), [(5,)], [(2, 3)], [(3,)]),
+    "insert rows": (lambda x, v: weft.insert(x, 1, v, 0), lambda x, v: np.insert(x, 1, v, 0), [(5, 2), (2,)], [(2, 3), (3,)]),
+    "histogramdd": (lambda x: weft.histogramdd(x, 3, [[-2, 2], [-2, 2]])[0], lambda x: np.histogramdd(x, 3, [[-2, 2], [-2, 2]])[0],
+                    [(9, 2)], [(1, 2)], [(0, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_LATER)
+def test_what_is_written_when_sizes_are_known(name, rng):
+    f, wanted, *calls = WRITTEN_LATER[name]
+    of_any = weft.compile(f, shapes="any")
+    for shapes in calls:
+        x = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+        got, known, want = of_any(*map(weft.array, x)), f(*map(weft.array, x)), wanted(*x)
+        for a, b, c in zip(*(y if isinstance(y, (tuple, list)) else [y] for y in (got, known, want)), strict=True):
+            assert a.shape == b.shape == c.shape and a.dtype == b.dtype
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+            np.testing.assert_allclose(np.asarray(a), c, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["hadamard", "rope", "conv", "attention", "convolve"])
+def test_derivatives_of_what_is_written_when_sizes_are_known(name, rng):
+    f, wanted, *calls = WRITTEN_LATER[name]
+    loss = lambda *x: weft.sum(weft.cos(f(*(weft.sin(y) for y in x))))
+    slope = lambda *x: weft.grad(loss, tuple(range(len(x))))(*x)
+    of_any = weft.compile(slope, shapes="any")
+    for shapes in calls:
+        x = [rng.standard_normal(s) for s in shapes]
+        slopes = of_any(*(weft.array(y) for y in x))
+        for k, d in enumerate(slopes if isinstance(slopes, (tuple, list)) else [slopes]):
+            step = rng.standard_normal(x[k].shape)
+            at = lambda h: np.cos(wanted(*(np.sin(y + h * step) if i == k else np.sin(y) for i, y in enumerate(x)))).sum()
+            difference = (at(1e-5) - at(-1e-5)) / 2e-5
+            np.testing.assert_allclose((np.asarray(d) * step).sum(), difference, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["affine", "mxfp4", "mxfp8", "nvfp4"])
+def test_codes_of_any_size(mode, rng):
+    codes = lambda w: weft.quantize(w, mode=mode)
+    back = lambda w: weft.dequantize(*codes(w), mode=mode)
+    product = lambda x, w: weft.quantized_matmul(x, *codes(w), mode=mode)
+    open_codes, open_back, open_product = (weft.compile(f, shapes="any") for f in (codes, back, product))
+    for m, n in (4, 64), (3, 192), (0, 64), (2, 0), (7, 128):
+        w, x = (weft.array(rng.standard_normal(s).astype(np.float32)) for s in ((m, n), (5, n)))
+        for a, b in zip(open_codes(w), codes(w), strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        np.testing.assert_array_equal(np.asarray(open_back(w)), np.asarray(back(w)))
+        np.testing.assert_array_equal(np.asarray(open_product(x, w)), np.asarray(product(x, w)))
+        np.testing.assert_allclose(np.asarray(open_product(x, w)), np.asarray(x) @ np.asarray(back(w)).T, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"quantize: the last axis of \[2,40\] in parts of"):
+        weft.eval(open_codes(weft.ones((2, 40))))
+
+
+def test_what_has_no_size_says_so():
+    x = weft.ones((3, 4))
+    for f, text in ((weft.unstack, "unstack: how many arrays"), (weft.squeeze, "squeeze: which axes"),
+                    (lambda x: weft.histogramdd(x, 3), "histogramdd: how many columns"), (lambda x: weft.insert(x, slice(2), 1.0), "insert: before")):
+        with pytest.raises((ValueError, weft.NoValueError), match=text):
+            weft.compile(f, shapes="any")(x)
+    with pytest.raises(AssertionError, match="insert: index 4 is outside"):
+        weft.eval(weft.compile(lambda x: weft.insert(x, 4, 1.0), shapes="any")(weft.ones((3,))))
+    with pytest.raises(ValueError, match="split: axis 0 of"):
+        weft.eval(weft.compile(lambda x: weft.split(x, 2), shapes="any")(x))

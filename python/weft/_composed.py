@@ -390,9 +390,10 @@ def array_split(ary, indices_or_sections, axis=0):
     if isinstance(places, int):
         if places < 1 or places > _MOST_TIMES:
             raise ValueError(f"array_split: {places} parts")
-        least, more = divmod(ary.shape[axis], places)
-        places = [i * least + builtins.min(i, more) for i in range(1, places)]
-    ends = [0, *places, ary.shape[axis]]
+        least, more = divmod(_sizes(ary)[axis], places)
+        cut = builtins.min if type(more) is int else _core.minimum
+        places = [i * least + cut(i, more) for i in range(1, places)]
+    ends = [0, *places, None]
     return [ary[(slice(None),) * axis + (slice(a, b),)] for a, b in zip(ends, ends[1:])]
 
 
@@ -436,6 +437,53 @@ def _kept(fn, n, obj):
     return [i for i in range(n) if i not in gone]
 
 
+def _along(x, axis, start, stop=None):
+    return x[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def _places_in(fn, n, places, more):
+    """Places of an axis of n elements, which is not known yet, counted from the front; and what makes an array of it that fails if one is
+    not among these and `more`."""
+    def checked(y):
+        for i in places:
+            y = _core.assert_(y, n + more > i if i >= 0 else n >= -i, f"{fn}: index {i} is outside of the axis")
+        return y
+    return [_array(i if i >= 0 else n + i, dtype=_core.int64) for i in places], checked
+
+
+def _side_by_side(integers):
+    return _core.stack(integers) if integers else _core.zeros((0,), _core.int64)
+
+
+def _delete_open(arr, n, obj, axis):
+    if isinstance(obj, slice):
+        gone, checked = _core.arange(n)[obj], lambda y: y
+    else:
+        gone, checked = _places_in("delete", n, [obj] if isinstance(obj, int) else [int(i) for i in obj], 0)
+    if isinstance(obj, int):
+        parts = [_along(arr, axis, None, gone[0]), _along(arr, axis, gone[0] + 1)]
+        return checked(_core.concatenate(parts, axis))
+    from ._standard import isin
+    gone = gone if isinstance(obj, slice) else _side_by_side(gone)
+    return checked(compress(~isin(_core.arange(n), gone), arr, axis))
+
+
+def _insert_open(arr, n, obj, values, axis):
+    if isinstance(obj, slice):
+        raise ValueError("insert: before the elements of a slice, of an axis whose size is not known yet: give their places")
+    is_one = isinstance(obj, int)
+    places, checked = _places_in("insert", n, [obj] if is_one else [int(i) for i in obj], 1)
+    if is_one and values.ndim == arr.ndim - 1:
+        values = _core.expand_dims(values, axis)
+    room = list(_sizes(arr))
+    room[axis] = _sizes(values)[axis] if is_one and values.ndim == arr.ndim else len(places)
+    values = _core.broadcast_to(values, room)
+    if is_one:
+        return checked(_core.concatenate([_along(arr, axis, None, places[0]), values, _along(arr, axis, places[0])], axis))
+    order = _core.argsort(_core.concatenate([2 * _core.arange(n) + 1, 2 * _side_by_side(places)]))
+    return checked(_core.take(_core.concatenate([arr, values], axis), order, axis))
+
+
 def delete(arr, obj, axis=None):
     """Without what stands at an index, at indices or in a slice along the axis.
 
@@ -444,6 +492,9 @@ def delete(arr, obj, axis=None):
     """
     arr = _array(arr)
     arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis("delete", arr, axis))
+    n = _sizes(arr)[axis]
+    if type(n) is not int:
+        return _delete_open(arr, n, obj, axis)
     return _core.take(arr, _core.array(_kept("delete", arr.shape[axis], obj), dtype=_core.int32), axis)
 
 
@@ -455,7 +506,9 @@ def insert(arr, obj, values, axis=None):
     """
     arr = _array(arr)
     arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis("insert", arr, axis))
-    n, values = arr.shape[axis], _core.astype(_array(values), arr.dtype)
+    n, values = _sizes(arr)[axis], _core.astype(_array(values), arr.dtype)
+    if type(n) is not int:
+        return _insert_open(arr, n, obj, values, axis)
     is_one = isinstance(obj, int)
     places = [obj] if is_one else list(range(n))[obj] if isinstance(obj, slice) else [int(i) for i in obj]
     for i in places:

@@ -162,7 +162,10 @@ def unstack(x, /, *, axis=0):
     [[1, 2], [3, 4]]
     """
     parts = _core.moveaxis(x, axis, 0)
-    return tuple(parts[i] for i in range(parts.shape[0]))
+    n = _sizes(parts)[0]
+    if type(n) is not int:
+        raise _core.NoValueError("unstack: how many arrays that is is not known yet: go through the axis by weft.scan or weft.vmap")
+    return tuple(parts[i] for i in range(n))
 
 
 def permute_dims(x, /, axes):
