@@ -46,7 +46,7 @@ tsan:       ## the same under ThreadSanitizer
 valgrind: build ## tests and random programs under memcheck, by the vm: values that nothing has set. COUNT=400, SEED
 	@tools/valgrind $(B) $(or $(COUNT),400) $(SEED)
 
-hard:       ## the same with every internal invariant asserted
+hard:       ## the tests of the library with every internal invariant asserted
 	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled,test/weft-test)
 	@build/hard/test/weft-test --jobs $(JOBS) $(T)
 
