@@ -58,8 +58,8 @@ TEST(integers_and_truths_are_those_recorded) {
   EXPECT_F64(weft_cast(weft_random_bernoulli(weft_random_key(4), of(WEFT_BOOL, 16), weft_scalar(0.3)), WEFT_F64), 1, 1, 1, 0, 1, 0, 0,
              0, 0, 0, 0, 0, 1, 0, 0, 0);
   low = weft_from(WEFT_I32, WEFT_DIMS(1), (int32_t[]){ -5 }), high = weft_from(WEFT_I32, WEFT_DIMS(1), (int32_t[]){ -3 });
-  EXPECT_F64(weft_cast(weft_random_randint(weft_random_key(3), of(WEFT_U16, 6), low, high), WEFT_F64), 65531, 65531, 65531, 65532, 65532,
-             65532);
+  EXPECT_F64(weft_cast(weft_random_randint(weft_random_key(3), of(WEFT_U16, 6), low, high), WEFT_F64), 65531, 65531, 65531, 65532,
+             65532, 65532);
   weft_scope_discard(s);
 }
 
@@ -189,8 +189,10 @@ TEST(random_nonsense_is_named) {
   EXPECT_BAD(weft_random_normal(key, i, NULL, NULL), "weft_random_normal: not of i32");
   EXPECT_BAD(weft_random_bits(key, f), "weft_random_bits: not of f32");
   EXPECT_BAD(weft_random_randint(key, i, weft_integer(4), weft_integer(4)), "weft_random_randint: there is no integer from 4 to below 4");
-  EXPECT_BAD(weft_random_randint(key, of(WEFT_U8, 9), NULL, weft_integer(300)), "weft_random_randint: from 0 to below 300 is beyond u8");
-  EXPECT_BAD(weft_random_randint(key, of(WEFT_U16, 9), weft_integer(-5), weft_integer(3)), "weft_random_randint: from -5 to below 3 is beyond u16");
+  EXPECT_BAD(weft_random_randint(key, of(WEFT_U8, 9), NULL, weft_integer(300)),
+             "weft_random_randint: from 0 to below 300 is beyond u8");
+  EXPECT_BAD(weft_random_randint(key, of(WEFT_U16, 9), weft_integer(-5), weft_integer(3)),
+             "weft_random_randint: from -5 to below 3 is beyond u16");
   EXPECT_BAD(weft_random_uniform(key, weft_full(WEFT_F32, WEFT_DIMS(1 << 20, 1 << 20), 0), NULL, NULL),
              "weft_random_uniform: 1099511627776 draws of one key, of which there are 2^32; split it");
   EXPECT_BAD(weft_random_split(key, -1), "weft_random_split: the size -1 on axis 0 is negative");

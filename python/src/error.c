@@ -86,6 +86,7 @@ static const struct { const char *c, *python; } spelled[] = {
   { "read", "eval" },       { "slice", "a slice" },           { "input", "traced argument" }, { "pin", "memoryview" },
   { "scope_close", "eval" }, { "custom", "custom_function" }, { "call", "a compiled function" }, { "external", "asarray" },
   { "file_open", "load" },  { "file_get", "load" },           { "eval_async", "async_eval" }, { "unsqueeze", "expand_dims" },
+  { "pad_with", "pad" },
 };
 
 /* Loops and choices are called by the function that is being traced. */

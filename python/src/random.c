@@ -18,7 +18,7 @@ static weft_array *draw(const struct name *row, int n, weft_array *key, weft_arr
 }
 
 /* (shape, dtype, like): an array of that shape and dtype. What is not said is that of an array that would be drawn without. */
-static weft_array *outline(PyObject *const arg[], weft_array *without) {
+static weft_array *outline(const struct name *row, PyObject *const arg[], weft_array *without) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   weft_dtype d = weft_dtype_of(without);
@@ -30,6 +30,11 @@ static weft_array *outline(PyObject *const arg[], weft_array *without) {
     return weft_full_like(weft_cast(like, d), 0);
   }
   if (convert_shape(arg[0], &rank, dims)) return NULL;
+  for (int k = 0; k < rank; k++)
+    if (dims[k] < 0) {
+      PyErr_Format(PyExc_ValueError, "random.%s: the size %lld on axis %d is negative", row->name, (long long)dims[k], k);
+      return NULL;
+    }
   return weft_full(d, rank, dims, 0);
 }
 
@@ -42,7 +47,7 @@ static weft_array *drawn(const struct name *row, int n, PyObject *const arg[]) {
   int is_told = last[0] != Py_None || last[1] != Py_None || last[2] != Py_None;
   weft_array *without = draw(row, n, key, NULL, p);
   if (!is_told || weft_rank(without) < 0) return without;
-  return (like = outline(last, without)) ? draw(row, n, key, like, p) : NULL;
+  return (like = outline(row, last, without)) ? draw(row, n, key, like, p) : NULL;
 }
 
 /* (key, parameters.., shape, dtype, like) */
@@ -83,8 +88,7 @@ static weft_array *call_split(const struct name *row, PyObject *const arg[]) {
 
 /* (key, shape, dtype, like) */
 static weft_array *call_bits(const struct name *row, PyObject *const arg[]) {
-  weft_array *key = convert_operand(arg[0]), *like = key ? outline(arg + 1, weft_full(WEFT_U32, 0, NULL, 0)) : NULL;
-  (void)row;
+  weft_array *key = convert_operand(arg[0]), *like = key ? outline(row, arg + 1, weft_full(WEFT_U32, 0, NULL, 0)) : NULL;
   return like ? weft_random_bits(key, like) : NULL;
 }
 

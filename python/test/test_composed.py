@@ -198,3 +198,24 @@ def test_a_cube_root_is_infinitely_steep_at_0(dtype):
     np.testing.assert_allclose(np.asarray(slope), [np.inf, np.inf, 1 / 12, 1 / 12, 0], rtol=1e-6)
     compiled = weft.compile(lambda x: weft.jvp(weft.cbrt, [x], [weft.ones_like(x)])[1][0])
     np.testing.assert_allclose(np.asarray(compiled(x)), [np.inf, np.inf, 1 / 12, 1 / 12, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint64"])
+def test_places_beyond_the_dtype_of_their_indices(dtype):
+    at, dims = (np.array([99, 7], dtype), np.array([100, 3], dtype)), (100000, 100000)
+    places = weft.ravel_multi_index([weft.array(i) for i in at], dims)
+    assert places.tolist() == np.ravel_multi_index([i.astype(int) for i in at], dims).tolist() == [9900100, 700003]
+    assert weft.ravel_multi_index(([99999], [5]), dims).tolist() == [9999900005]
+    assert [i.tolist() for i in weft.unravel_index(weft.array(at[0]), (2, 300))] == [[0, 0], [99, 7]]
+    with pytest.raises(ValueError, match="ravel_multi_index: 3 indices for 2 axes"):
+        weft.ravel_multi_index(([1], [1], [1]), dims)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "bool", "float32", "complex64"])
+def test_vdot_is_inner_of_all_elements(dtype):
+    a, b = np.array([[100, 3], [7, 1]]).astype(dtype), np.array([[101, 50], [-3 if dtype[0] in "ifc" else 3, 1]]).astype(dtype)
+    assert weft.vdot(weft.array(a), weft.array(b)).item() == weft.inner(weft.array(a).reshape(-1), weft.array(b).reshape(-1)).item()
+    if dtype != "bool":
+        assert weft.vdot(weft.array(a), weft.array(b)).item() == (a.astype(complex) * b).sum()
+    with pytest.raises(ValueError, match="vdot: 4 and 1 elements"):
+        weft.vdot(weft.array(a), weft.array([2]))

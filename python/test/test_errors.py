@@ -188,3 +188,18 @@ def test_a_message_has_the_dtypes_of_python():
 
 def test_the_derivative_of_std_of_equal_elements_is_nan():
     assert np.isnan(weft.grad(weft.std)(weft.array([2.0, 2.0]))).all()
+
+
+def test_functions_made_of_others_are_called_by_their_own_names():
+    x, m, key = weft.zeros((3, 4)), weft.zeros((2, 3, 4)), weft.random.key(0)
+    for call, text in [
+        (lambda: weft.addmm(x, x, x), "addmm: inner lengths differ: \\[3,4\\] x \\[3,4\\]"),
+        (lambda: weft.gather_mm(m, m, rhs_indices=weft.array([0])), "gather_mm: inner lengths differ"),
+        (lambda: weft.block_masked_mm(x, x, 32), "block_masked_mm: inner lengths differ"),
+        (lambda: weft.segmented_mm(x, x, weft.array([[0, 1]])), "segmented_mm: inner lengths differ"),
+        (lambda: weft.pad(weft.zeros((0, 3)), 1, "edge"), "^pad: axis 0 is empty"),
+        (lambda: weft.random.normal(key, shape=(2, -3)), "random.normal: the size -3 on axis 1 is negative"),
+        (lambda: weft.random.bits(key, shape=-1), "random.bits: the size -1 on axis 0 is negative"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            call()

@@ -617,12 +617,12 @@ def triu_indices(n, k=0, m=None):
 
 
 def unravel_index(indices, shape):
-    """Places in an array of this shape, row by row, as an index along each axis. They are not checked.
+    """Places in an array of this shape, row by row, as an index along each axis, int64. They are not checked.
 
     >>> [i.tolist() for i in weft.unravel_index([3], (2, 2))]
     [[1], [1]]
     """
-    rest, out = _array(indices), []
+    rest, out = _array(indices).astype(_core.int64), []
     for n in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
         out.append(rest % n)
         rest = rest // n
@@ -630,14 +630,16 @@ def unravel_index(indices, shape):
 
 
 def ravel_multi_index(multi_index, dims):
-    """The opposite of unravel_index.
+    """The opposite of unravel_index: an index along each axis as places in an array of this shape, int64. They are not checked.
 
     >>> weft.ravel_multi_index(([1], [1]), (2, 2)).tolist()
     [3]
     """
+    if len(multi_index) != len(dims):
+        raise ValueError(f"ravel_multi_index: {len(multi_index)} indices for {len(dims)} axes")
     out = 0
     for i, n in zip(multi_index, dims):
-        out = out * n + _array(i)
+        out = out * n + _array(i).astype(_core.int64)
     return out
 
 
@@ -1061,7 +1063,11 @@ def vdot(a, b, /):
     >>> weft.vdot([1, 2], [3, 4]).tolist()
     11
     """
-    return _core.sum(_core.conj(_core.ravel(_array(a))) * _core.ravel(_array(b)))
+    a, b = _core.ravel(_array(a)), _core.ravel(_array(b))
+    n, m = _sizes(a)[0], _sizes(b)[0]
+    if type(n) is int and type(m) is int and n != m:
+        raise ValueError(f"vdot: {n} and {m} elements")
+    return _core.inner(_core.conj(a), b)
 
 
 def matvec(x1, x2, /):

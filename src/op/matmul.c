@@ -50,28 +50,26 @@ const struct op op_matmul = { .name = "matmul", .kind = OP_CONTRACT, .vjp = matm
 
 /* ---- Making nodes ---- */
 
-static struct failure *fits(struct node *const n[2]) {
+static struct failure *fits(const char *fn, struct node *const n[2]) {
   struct shape_text a, b;
   for (int i = 0; i < 2; i++)
     if (n[i]->rank == 0)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a),
-                  shape_show(n[1], &b));
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a 0-d operand: %s x %s", fn, shape_show(n[0], &a), shape_show(n[1], &b));
   dim left = n[0]->dims[n[0]->rank - 1], right = n[1]->dims[n[1]->rank > 1 ? n[1]->rank - 2 : 0];
-  if (sizes_meet("weft_matmul", left, right)) return NULL;
-  return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a),
-              shape_show(n[1], &b));
+  if (sizes_meet(fn, left, right)) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: inner lengths differ: %s x %s", fn, shape_show(n[0], &a), shape_show(n[1], &b));
 }
 
 /* The batch part of the shape that both broadcast to. */
-static struct failure *batch_dims(struct node *const n[2], int *rank, dim dims[]) {
+static struct failure *batch_dims(const char *fn, struct node *const n[2], int *rank, dim dims[]) {
   struct shape_text a, b;
   int ra = n[0]->rank - 2, rb = n[1]->rank - 2;
   *rank = ra > rb ? ra : rb;
   for (int k = 0; k < *rank; k++) {
     dim x = k < *rank - ra ? 1 : n[0]->dims[k - (*rank - ra)], y = k < *rank - rb ? 1 : n[1]->dims[k - (*rank - rb)];
-    if (x != 1 && y != 1 && !sizes_meet("weft_matmul", x, y))
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: batches do not broadcast: %s x %s",
-                  shape_show(n[0], &a), shape_show(n[1], &b));
+    if (x != 1 && y != 1 && !sizes_meet(fn, x, y))
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: batches do not broadcast: %s x %s", fn, shape_show(n[0], &a),
+                  shape_show(n[1], &b));
     dims[k] = x == 1 ? y : x;
   }
   return NULL;
@@ -84,10 +82,10 @@ static struct node *with_batch(struct node *x, int n_batch, dim dims[]) {
 }
 
 /* Operands of dtype t; integers give what their sums have. */
-static weft_array *product(struct node *n[2], weft_dtype t) {
+static weft_array *product(const char *fn, struct node *n[2], weft_dtype t) {
   dim d[WEFT_RANK_MAX];
   int n_batch;
-  struct failure *why = batch_dims(n, &n_batch, d);
+  struct failure *why = batch_dims(fn, n, &n_batch, d);
   if (why) return array_of_bad(why, 2, n);
   dim rows = n[0]->dims[n[0]->rank - 2], columns = n[1]->dims[n[1]->rank - 1];
   for (int i = 0; i < 2; i++) n[i] = with_batch(node_cast(n[i], t), n_batch, d);
@@ -106,11 +104,11 @@ static struct node *with_inner(struct node *b, dim length) {
   return node_reshape(b, b->rank, d);
 }
 
-weft_array *weft_matmul(weft_array *a, weft_array *b) {
+weft_array *array_matmul(const char *fn, weft_array *a, weft_array *b) {
   struct node *n[2];
   weft_array *bad;
-  if (!operands("weft_matmul", 2, (weft_array *[]){ a, b }, n, &bad)) return bad;
-  struct failure *why = fits(n);
+  if (!operands(fn, 2, (weft_array *[]){ a, b }, n, &bad)) return bad;
+  struct failure *why = fits(fn, n);
   if (why) return array_of_bad(why, 2, n);
   bool is_row = n[0]->rank == 1, is_column = n[1]->rank == 1;
   weft_dtype t = weft_dtype_promote((weft_dtype)n[0]->dtype, (weft_dtype)n[1]->dtype);
@@ -118,7 +116,9 @@ weft_array *weft_matmul(weft_array *a, weft_array *b) {
   if (is_column) n[1] = node_reshape(n[1], 2, (dim[]){ n[1]->dims[0], 1 });
   if (n[0] && n[1]) n[1] = with_inner(n[1], n[0]->dims[n[0]->rank - 1]);
   if (!n[0] || !n[1]) return nodes_release(2, n), array_of(NULL);
-  weft_array *y = product(n, t == WEFT_BOOL ? WEFT_I32 : t);
+  weft_array *y = product(fn, n, t == WEFT_BOOL ? WEFT_I32 : t);
   if (is_column) y = weft_squeeze(y, -1);
   return is_row ? weft_squeeze(y, is_column ? -1 : -2) : y;
 }
+
+weft_array *weft_matmul(weft_array *a, weft_array *b) { return array_matmul("weft_matmul", a, b); }

@@ -52,6 +52,7 @@ weft_array *element(const char *fn, const struct op *, enum element_class, int n
 /* Array-level helpers of rules and composed operations; fn names the public function in messages. */
 weft_array *array_reshape(const char *fn, weft_array *, int rank, const dim dims[]);
 weft_array *array_broadcast(const char *fn, weft_array *, int rank, const dim dims[]);
+weft_array *array_matmul(const char *fn, weft_array *, weft_array *);  /* weft_matmul, whose errors are called fn's */
 struct node *array_good_node(weft_array *);                   /* a reference; NULL: it is bad */
 /* Whether it is known that the axis, counted from 0, has no elements. Unlike weft_dim, which runs what tells a size, it may be
  * asked while an expression is written. */

@@ -37,15 +37,16 @@ weft_array *weft_outer(weft_array *a, weft_array *b) {
 static weft_array *scaled(weft_array *x, double by) { return by == 1 ? x : weft_mul(x, weft_scalar(by)); }
 
 weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
+  static const char fn[] = "weft_addmm";
   weft_array *bad;
-  if (!arrays_ok("weft_addmm", 3, (weft_array *[]){ c, a, b }, &bad)) return bad;
+  if (!arrays_ok(fn, 3, (weft_array *[]){ c, a, b }, &bad)) return bad;
   weft_dtype d = weft_dtype_of(c);
   bool is_wider = alpha != 1 && d == weft_dtype_of(a) && d == weft_dtype_of(b) && dtype_is_narrow_float(d);
   if (is_wider) { /* a product beyond the largest half may be brought back by alpha */
     c = weft_cast(c, WEFT_F32), a = weft_cast(a, WEFT_F32), b = weft_cast(b, WEFT_F32);
-    return weft_cast(weft_add(scaled(c, beta), scaled(weft_matmul(a, b), alpha)), d);
+    return weft_cast(weft_add(scaled(c, beta), scaled(array_matmul(fn, a, b), alpha)), d);
   }
-  return weft_add(scaled(c, beta), scaled(weft_matmul(a, b), alpha));
+  return weft_add(scaled(c, beta), scaled(array_matmul(fn, a, b), alpha));
 }
 
 /* By squaring; the power 0 is the identity, a negative one that of the inverse. */
@@ -86,7 +87,7 @@ weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_
     return array_bad(WEFT_ERR_SHAPE, "%s: of matrices, not of arrays of %d and %d axes", fn, weft_rank(a), weft_rank(b));
   if ((at_a && !dtype_is_integer(weft_dtype_of(at_a))) || (at_b && !dtype_is_integer(weft_dtype_of(at_b))))
     return array_bad(WEFT_ERR_DTYPE, "%s: the places are integers", fn);
-  return weft_matmul(chosen(a, at_a), chosen(b, at_b));
+  return array_matmul(fn, chosen(a, at_a), chosen(b, at_b));
 }
 
 /* ---- Parts of matrices ---- */
@@ -135,7 +136,7 @@ weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, we
   struct failure *why = mask_check(a, mask_a, block);
   if (!why) why = mask_check(b, mask_b, block);
   if (why) return array_failed(why);
-  weft_array *y = weft_matmul(masked(a, mask_a, block), masked(b, mask_b, block));
+  weft_array *y = array_matmul(fn, masked(a, mask_a, block), masked(b, mask_b, block));
   if (mask_out && weft_check(y)) return y;
   why = mask_check(y, mask_out, block);
   return why ? array_failed(why) : masked(y, mask_out, block);
@@ -149,7 +150,7 @@ static weft_array *in_segment(weft_array *x, int axis, weft_array *from, weft_ar
 
 /* One segment a step: what is outside of it counts as 0, on both sides. */
 static weft_array *of_segment(weft_array *a, weft_array *b, weft_array *from, weft_array *to) {
-  return weft_matmul(in_segment(a, -1, from, to), in_segment(b, -2, from, to));
+  return array_matmul("weft_segmented_mm", in_segment(a, -1, from, to), in_segment(b, -2, from, to));
 }
 
 /* y[.., m, n] = sum over s_0 <= k < s_1 of a[m, k] b[k, n], for every pair of the segments. */
