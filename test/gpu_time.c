@@ -196,3 +196,58 @@ TEST(cuda_quotients_by_one_number_have_the_bits_of_the_host) {
     if (memcmp(&got[0][i], &got[1][i], sizeof(float)) && !(isnan(got[0][i]) && isnan(got[1][i])))
       test_fail(__FILE__, __LINE__, "element %d: %a on the host, %a there", i, (double)got[0][i], (double)got[1][i]);
 }
+
+/* A filter of lanes at once: the state m [lanes,4], its covariance [lanes,4,4], and two rows of numbers that change places in every
+ * step. All that a step has, what was last, and an input of which every step is overwritten by what it gives. */
+static int filter(int64_t times, int64_t lanes, weft_array *y[]) {
+  weft_array *f = weft_mul(numbers(WEFT_F32, 2, (int64_t[]){ 4, 4 }), weft_scalar(0.1)), *ft = weft_transpose(f, NULL);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *z = weft_loop_each(l, weft_add(numbers(WEFT_F32, 3, (int64_t[]){ times, lanes, 4 }), weft_scalar(0.25)));
+  weft_array *m = weft_loop_carry(l, numbers(WEFT_F32, 2, (int64_t[]){ lanes, 4 }));
+  weft_array *p = weft_loop_carry(l, numbers(WEFT_F32, 3, (int64_t[]){ lanes, 4, 4 }));
+  weft_array *a = weft_loop_carry(l, numbers(WEFT_I32, 2, (int64_t[]){ lanes, 4 }));
+  weft_array *b = weft_loop_carry(l, weft_add(numbers(WEFT_I32, 2, (int64_t[]){ lanes, 4 }), weft_integer(3)));
+  weft_array *ahead = weft_matmul(m, ft), *spread = weft_add(weft_matmul(weft_matmul(f, p), ft), weft_scalar(0.1));
+  weft_array *column = weft_slice(spread, 2, 0, 1, 1), *row = weft_slice(spread, 1, 0, 1, 1);
+  weft_array *gain = weft_div(column, weft_add(weft_slice(row, 2, 0, 1, 1), weft_scalar(40)));
+  weft_array *off = weft_sub(weft_add(z, weft_slice(z, 1, 0, 1, 1)), weft_slice(ahead, 1, 0, 1, 1));
+  weft_array *now = weft_add(ahead, weft_mul(weft_reshape(gain, 2, (int64_t[]){ lanes, 4 }), off));
+  weft_array *by_first = weft_mul(now, weft_slice(now, 1, 0, 1, 1)); /* of the first by itself */
+  weft_loop_next(l, m, now);
+  weft_loop_next(l, p, weft_sub(spread, weft_mul(gain, row)));
+  weft_loop_next(l, a, b);
+  weft_loop_next(l, b, a);
+  y[0] = weft_loop_all(l, now), y[1] = weft_loop_all(l, weft_add(by_first, weft_mul(off, weft_cast(a, WEFT_F32))));
+  y[2] = weft_loop_last(l, p), y[3] = weft_loop_last(l, b);
+  weft_loop_close(l);
+  return 4;
+}
+
+static void expect_filter(int64_t times, int64_t lanes) {
+  void *got[2][4];
+  size_t bytes[4];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y[4];
+    weft_set(WEFT_DEVICE, device);
+    int n = filter(times, lanes, y);
+    const char *plan = weft_show(n, y, "plan");
+    EXPECT(plan && strstr(plan, "scan_small"));
+    EXPECT_OK(weft_eval(n, y));
+    for (int i = 0; i < n; i++) got[device][i] = bits_of(y[i], &bytes[i]);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  for (int i = 0; i < 4; i++) {
+    if (memcmp(got[0][i], got[1][i], bytes[i]))
+      test_fail(__FILE__, __LINE__, "%lld steps of %lld lanes: result %d", (long long)times, (long long)lanes, i);
+    free(got[0][i]), free(got[1][i]);
+  }
+}
+
+TEST(cuda_filters_have_the_bits_of_the_host) {
+  static const struct { int64_t times, lanes; } of[] = { { 0, 3 }, { 1, 3 }, { 7, 1 }, { 8, 70 }, { 9, 40 }, { 21, 300 },
+                                                         { 530, 2 }, { 3, 9000 } };
+  test_watchdog(300);
+  for (size_t k = 0; has_gpu() && k < sizeof of / sizeof *of; k++) expect_filter(of[k].times, of[k].lanes);
+}
