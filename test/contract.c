@@ -245,6 +245,31 @@ TEST(a_vector_by_a_large_matrix_is_right_to_the_bit) {
     }
 }
 
+/* Threads share columns or blocks of k; rows are read one by one or eight at a time; a kernel goes on with all or with parts. */
+TEST(a_vector_by_a_matrix_is_right_to_the_bit_on_any_number_of_threads) {
+  static const struct { weft_dtype t; int64_t n, k; enum layout how; bool goes_on; } cases[] = {
+    { WEFT_F32, 384, 1536, PLAIN, false }, { WEFT_F32, 384, 1536, OFFSET, true },  { WEFT_F32, 397, 1025, OFFSET, false },
+    { WEFT_F32, 1500, 513, PLAIN, true },  { WEFT_F32, 2101, 530, STRIDED, true }, { WEFT_F32, 700, 512, PLAIN, true },
+    { WEFT_F32, 4100, 90, PLAIN, false },  { WEFT_F32, 70, 5000, PLAIN, true },    { WEFT_F32, 384, 1100, TRANSPOSED, true },
+    { WEFT_BF16, 403, 1537, PLAIN, true }, { WEFT_F16, 900, 1300, OFFSET, false }, { WEFT_F64, 300, 1100, PLAIN, true },
+    { WEFT_F32, 384, 1100, REVERSED, true } };
+  int64_t before = weft_get(WEFT_THREADS);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct product p = { cases[i].t, 1, cases[i].n, cases[i].k, PLAIN, cases[i].how, NULL, NULL, NULL, NULL };
+    fill(&p, i % 4 == 1 ? WITH_INFINITE : ORDINARY);
+    for (int64_t k = 0; cases[i].goes_on && k < p.n; k++) p.want[k] = -p.want[k];
+    for (int threads = 1; threads <= 17; threads += threads < 5 ? 1 : 12) {
+      weft_scope *s = weft_scope_open();
+      weft_set(WEFT_THREADS, threads);
+      weft_array *y = weft_matmul(laid_out(p.t, PLAIN, 1, p.k, p.a), laid_out(p.t, p.lb, p.k, p.n, p.b));
+      expect_product(&p, threads == 1 ? "one thread" : "threads", cases[i].goes_on ? weft_neg(y) : y);
+      weft_scope_discard(s);
+    }
+    drop(&p);
+  }
+  weft_set(WEFT_THREADS, before);
+}
+
 TEST(long_rows_by_a_vector_are_right_to_the_bit) {
   EACH_BACKEND(backend) {
     struct product p = { WEFT_F32, 150, 1, 17003, PLAIN, PLAIN, NULL, NULL, NULL, NULL };
@@ -533,6 +558,40 @@ TEST(products_have_the_same_bits_on_any_number_of_threads) {
   check_threads(WEFT_F32, 1, 3, (int[]){ 7, 16, 64 });
   check_threads(WEFT_F64, 1, 2, (int[]){ 2, 5 });
   check_threads(WEFT_BF16, 1, 2, (int[]){ 2, 5 });
+  weft_set(WEFT_THREADS, before);
+}
+
+/* Rows by matrices that need nothing of each other run at the same time, each by a thread; those of a chain do not. */
+static void rows_of_one(bool is_chain, int64_t k, int64_t n, float *got) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_sin(weft_cast(weft_arange(WEFT_F64, 1, (double)(k + 1), 1), WEFT_F32)), *y[4], *all = NULL;
+  x = weft_reshape(x, WEFT_DIMS(1, k));
+  for (int i = 0; i < 4; i++) {
+    weft_array *w = weft_reshape(weft_sin(weft_mul(weft_cast(weft_arange(WEFT_F64, 1, (double)(k * n + 1), 1), WEFT_F32), weft_scalar(i + 1.5))), WEFT_DIMS(k, n));
+    EXPECT_OK(weft_eval(1, &w));
+    y[i] = weft_add(weft_matmul(is_chain && i ? weft_div(y[i - 1], weft_scalar(16)) : x, w), weft_scalar(i));
+  }
+  for (int i = 0; i < 4; i++) all = all ? weft_sub(weft_mul(all, weft_scalar(0.5)), weft_exp(weft_sin(y[i]))) : weft_sin(y[i]);
+  weft_array *out[] = { weft_sum(weft_concat(0, 4, y), 0), all };
+  EXPECT_OK(weft_eval(2, out));
+  EXPECT_OK(weft_read(out[0], WEFT_F32, got, sizeof *got * (size_t)n));
+  EXPECT_OK(weft_read(out[1], WEFT_F32, got + n, sizeof *got * (size_t)n));
+  EXPECT_OK(weft_scope_close(s));
+}
+
+TEST(rows_by_several_matrices_have_the_same_bits_on_any_number_of_threads) {
+  enum { K = 400, N = 200 };
+  float one[2 * K], many[2 * K];
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int is_chain = 0; is_chain < 2; is_chain++)
+    EACH_BACKEND(backend)
+      for (int threads = 1; threads <= 4; threads++) {
+        int64_t n = is_chain ? K : N;
+        weft_set(WEFT_THREADS, threads);
+        rows_of_one(is_chain, K, n, threads == 1 ? one : many);
+        if (threads > 1 && memcmp(one, many, sizeof *one * (size_t)(2 * n)))
+          test_fail(__FILE__, __LINE__, "%s of four on %d threads, %s", is_chain ? "a chain" : "rows", threads, backend);
+      }
   weft_set(WEFT_THREADS, before);
 }
 

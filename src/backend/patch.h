@@ -79,6 +79,7 @@ struct contractor {
   int high, deep;
   void (*enter)(void), (*leave)(void);         /* by each thread before it multiplies, and after; NULL: nothing has to be done */
   const struct contractor *tiles;              /* for large products of some dtypes, if that is available; NULL: there is none */
+  int (*least_run)(void);                      /* bytes of each row of a matrix below which a part of it is not worth a thread */
   dots_code *(*dots)(weft_dtype, bool along_k); /* by dtype of memory, whose products are neighbours; NULL: it cannot */
 };
 

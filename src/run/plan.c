@@ -365,12 +365,48 @@ struct failure *plan_pass(const struct plan *p, struct run *r) {
   return NULL;
 }
 
+/* ---- steps abreast: at the same time, each by one thread ---- */
+
+struct abreast {
+  const struct plan *p;
+  const struct run *r;
+  uint8_t *const *base;
+  int first;                     /* step */
+  struct failure *failure[STEPS_ABREAST];
+};
+
+static void step_abreast(void *of, int i) {
+  struct abreast *a = of;
+  struct run own = *a->r;
+  own.threads = 1;
+  a->failure[i] = plan_step(a->p, a->first + i, &own, a->base);
+}
+
+static struct failure *run_abreast(const struct plan *p, int i, int n, const struct run *r, uint8_t *const base[]) {
+  struct abreast a = { .p = p, .r = r, .base = base, .first = i };
+  pool_run(n, r->threads, step_abreast, &a);
+  for (int k = 1; k < n; k++) {
+    if (!a.failure[0]) a.failure[0] = a.failure[k];
+    else failure_release(a.failure[k]);
+  }
+  return a.failure[0];
+}
+
+/* Bodies of loops, which have no outputs of their own, share memory in ways of theirs. */
+static int count_abreast(const struct plan *p, int i, const struct run *r) {
+  const struct step *s = &p->schedule->step[i];
+  bool may = r->out && !r->undo && !r->overwrites && s->kind->abreast;
+  int n = may ? s->kind->abreast(p, i, r->threads) : 1;
+  return n > 1 && pool_pays(n * (double)s->cost.operations) ? n : 1;
+}
+
 struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
   struct failure *f = NULL;
-  for (int i = 0; !f && i < p->schedule->n_steps; i++) {
+  for (int i = 0, n; !f && i < p->schedule->n_steps; i += n) {
+    n = count_abreast(p, i, r);
     if (r->overwrites == i + 1) f = plan_pass(p, r);
     if (!f && r->undo) undo_keep(p, r, i, base);
-    if (!f) f = plan_step(p, i, r, base);
+    if (!f) f = n > 1 ? run_abreast(p, i, n, r, base) : plan_step(p, i, r, base);
   }
   return f;
 }
@@ -435,8 +471,11 @@ int64_t plan_scratch(const struct plan *p, int threads) {
   int64_t most = 0;
   for (int i = 0; i < p->schedule->n_steps; i++) {
     const struct step_kind *k = p->schedule->step[i].kind;
-    int64_t n = k->scratch ? k->scratch(p, i, threads) : 0;
+    int64_t n = k->scratch ? k->scratch(p, i, threads) : 0, together = 0;
+    int abreast = k->abreast && k->scratch ? k->abreast(p, i, threads) : 0;
+    for (int j = 0; j < abreast; j++) together += k->scratch(p, i + j, 1);
     if (n > most) most = n;
+    if (together > most) most = together;
   }
   return most;
 }

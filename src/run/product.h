@@ -28,7 +28,8 @@
 enum {
   PRODUCT_ALIGN = 64,       /* bytes: what threads write stands in lines of its own */
   ROW_GAP = 64,             /* bytes between rows of a cell or of what is fed, lest they share the sets of a cache */
-  CELLS_A_THREAD = 4        /* at least: slow ones even out */
+  CELLS_A_THREAD = 4,       /* at least: slow ones even out */
+  LONG_RUN = 8192           /* bytes: a thread that reads as many of each row of a matrix fetches little of what others read */
 };
 
 /* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
@@ -50,6 +51,7 @@ struct cut {
   int64_t n_strips;
   int64_t cell_parts, cell_columns; /* of a cell, at most */
   int64_t cell_row;             /* bytes from row to row of a cell */
+  int64_t n_blocks;             /* of k, if each is a cell of its own, whose sums are added at the end; else 1 */
   int64_t n_row_cells, n_column_cells, n_cells;
   int64_t turn;                 /* cells that a thread takes at a time */
 };
@@ -64,7 +66,7 @@ struct packing {
 
 /* Scratch of a thread, in the order in which it stands: panels, the cell, sums of blocks that are cut, rows for the next
  * product, a piece of an operand, where sums of fours begin. */
-struct product_bytes { size_t a, b, cell, sums, fed, piece, starts; };
+struct product_bytes { size_t a, b, cell, sums, fed, piece, starts; size_t blocks; /* shared: the sums of all blocks */ };
 
 /* What is fetched while a patch multiplies: of an operand that the next batch reads where it is, or of a matrix that the kernel
  * which goes on with the cell reads. */
@@ -123,6 +125,7 @@ struct product {
   uint8_t *scratch;             /* first what is shared and not kept, then that of each thread */
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
+  uint8_t *blocks;              /* sums of blocks that are cells: rows of all columns, in the order of k */
   int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
@@ -134,6 +137,7 @@ struct product {
 struct cell {
   int64_t batch[AXES];
   int64_t part, parts, row, rows, column, columns; /* of the product: first, how many */
+  int64_t k;                    /* its first product */
 };
 
 struct worker {
@@ -146,7 +150,7 @@ struct worker {
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
   int64_t end;                  /* cells from here on are others' */
-  int64_t k;                    /* products to be added: fewer than there are where the others are with 0 */
+  int64_t k;                    /* where products that are added end: earlier than in the product where the others are with 0 */
   uint8_t *fed;                 /* rows of the kernel's result, for .. */
   struct worker *then;
   const uint8_t *left;          /* .. whose left operand they are; NULL: it stands in memory */

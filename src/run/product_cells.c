@@ -14,6 +14,7 @@ static void find_cell(struct worker *w, int64_t i) {
   struct cell *c = &w->cell;
   int64_t row = i % p->cut.n_row_cells, column = i / p->cut.n_row_cells % p->cut.n_column_cells;
   i /= p->cut.n_row_cells * p->cut.n_column_cells;
+  c->k = i % p->cut.n_blocks * p->block, i /= p->cut.n_blocks;
   c->part = share(p->cut.n_parts, row, p->cut.n_row_cells);
   c->column = share(p->cut.n_strips, column, p->cut.n_column_cells) * p->cut.width;
   w->batch = i;
@@ -58,7 +59,7 @@ int cell_go_on(const struct worker *w) {
 
 void cell_multiply(struct worker *w) {
   const struct product *p = w->p;
-  int64_t k = 0;
+  int64_t k = w->cell.k;
   do {
     int64_t n = least(w->k - k, p->packs.chunk);
     if (p->packs.b && !p->packs.shares_b) product_pack_right(w, k);
@@ -71,9 +72,10 @@ void cell_multiply(struct worker *w) {
 static int run_cell(struct worker *w, int64_t i) {
   const struct product *p = w->p;
   find_cell(w, i);
-  w->k = p->k;
+  w->k = p->cut.n_blocks > 1 ? least(p->k, w->cell.k + p->block) : p->k;
   if (p->then) return fed_cell(w);
   cell_multiply(w);
+  if (p->cut.n_blocks > 1) return w->failed;
   return w->failed || (p->next->code && !product_is_cancelled(p) && cell_go_on(w));
 }
 
@@ -102,6 +104,23 @@ static void work(void *ctx, int i) {
   if (p->unit->leave) p->unit->leave();
   float_mode_leave(mode);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* The sums of blocks that were cells become one row, in the order of k, and the kernel goes on with it. 1: out of memory */
+static int add_blocks(struct product *p) {
+  size_t row = padded(p->n * p->size) / sizeof(float);
+  float *sum = (float *)(void *)p->blocks;
+  struct worker w;
+  worker_begin(&w, p, product_room(p, 0));
+  find_cell(&w, 0);
+  w.cell.columns = p->n, w.y = p->blocks;
+  uint64_t mode = float_mode_enter();
+  for (int64_t i = 1; i < p->cut.n_blocks; i++)
+    for (int64_t j = 0; j < p->n; j++) sum[j] += sum[(size_t)i * row + (size_t)j];
+  if (p->y.at) memcpy(p->y.at, sum, (size_t)(p->n * p->size));
+  int failed = p->next->code && cell_go_on(&w);
+  float_mode_leave(mode);
+  return failed;
 }
 
 /* Strips of b for all, by thread i. */
@@ -145,6 +164,7 @@ void product_run_cells(struct product *p, size_t bytes) {
   product_place_shared(p);
   if (p->packs.shares_b && !p->failed) pack_all(p);
   if (!p->failed) pool_run(p->threads, p->threads, work, p);
+  if (p->cut.n_blocks > 1 && !p->failed && !product_is_cancelled(p)) p->failed = add_blocks(p);
   if (p->scratch) memory_give(p->scratch, bytes);
   panels_let_go(p->kept);
 }

@@ -45,6 +45,7 @@ static int64_t count_parts(const struct product *p) {
 }
 
 void product_cut_patches(struct product *p) {
+  p->cut.n_blocks = 1;
   if (p->windows) { product_cut_windows(p); return; }
   int lanes = p->unit->lanes(p->reg);
   p->cut.n_parts = count_parts(p);
@@ -85,7 +86,7 @@ bool product_may_share(const struct product *p) {
 }
 
 static int64_t count_cells(const struct product *p) {
-  int64_t n = p->cut.n_row_cells * p->cut.n_column_cells;
+  int64_t n = p->cut.n_row_cells * p->cut.n_column_cells * p->cut.n_blocks;
   for (int i = 0; i < p->c->n_batch; i++) n *= p->c->batch[i];
   return n;
 }

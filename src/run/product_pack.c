@@ -85,6 +85,7 @@ void product_measure(struct product *p) {
   p->bytes.starts = p->packs.shares_b ? 0 : starts_of(p, p->cut.cell_columns);
   p->bytes.fed = p->then ? room_of_rows(p, rows, p->fed_row) : 0;
   p->bytes.piece = measure_pieces(p);
+  p->bytes.blocks = p->cut.n_blocks > 1 ? (size_t)p->cut.n_blocks * padded(p->n * p->size) : 0;
 }
 
 /* ---- where they stand ---- */
@@ -114,14 +115,17 @@ size_t product_shared_bytes(const struct product *p) {
   return p->packs.shares_b ? panels_of(p, columns) + starts_of(p, columns) : 0;
 }
 
-size_t product_total_bytes(const struct product *p) { return product_shared_bytes(p) + own_bytes(p) * (size_t)p->threads; }
+size_t product_total_bytes(const struct product *p) {
+  return product_shared_bytes(p) + p->bytes.blocks + own_bytes(p) * (size_t)p->threads;
+}
 
 uint8_t *product_room(const struct product *p, int i) {
-  return p->scratch + (p->kept ? 0 : product_shared_bytes(p)) + own_bytes(p) * (size_t)i;
+  return p->scratch + (p->kept ? 0 : product_shared_bytes(p)) + p->bytes.blocks + own_bytes(p) * (size_t)i;
 }
 
 void product_place_shared(struct product *p) {
   p->shared_b = p->kept ? p->kept->at : p->scratch;
+  p->blocks = p->scratch + (p->kept ? 0 : product_shared_bytes(p));
   if (p->packs.shares_b) p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->cut.n_strips * p->cut.width));
 }
 

@@ -353,6 +353,7 @@ static bool make(struct work *w) {
   if (w->is_loose) contractions_loosen(s);
   contractions_find_far(s);
   if (!find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
+  abreast_find(s);
   costs_sum(s);
 #ifdef WEFT_HARD
   schedule_check(w);

@@ -10,7 +10,7 @@
 #include "graph/fail.h"
 #include "op/op.h"
 
-enum { AXES = BACKEND_RANK };
+enum { AXES = BACKEND_RANK, STEPS_ABREAST = 8 };
 
 enum store_use { STORE_READ = 1, STORE_WRITTEN = 2, STORE_BOTH = 3 };
 
@@ -56,6 +56,9 @@ struct step_kind {
                                     memory, or *failure says what else */
   struct failure *(*run)(const struct plan *, int step, struct run *, uint8_t *const base[]); /* base: of stores, where it
                                     runs. NULL: it runs as part of another */
+  /* How many steps from this one on are better run at the same time, each by one thread, where no memory of leaves is given to
+   * outputs; at most STEPS_ABREAST. NULL: it is run alone. */
+  int (*abreast)(const struct plan *, int step, int threads);
   int64_t (*scratch)(const struct plan *, int step, int threads); /* bytes it takes to work in, at most; NULL: none */
   int (*checks)(const struct plan *, int step); /* words that it writes what it finds to, on a device; NULL: one a site */
   struct failure *(*found)(const struct plan *, int step, int word, int64_t at); /* what such a word says; NULL: that of its site */
@@ -153,6 +156,7 @@ struct contraction {
   bool b_splits_rows;
   struct binding rest;           /* store -1: there is none */
   bool is_far;                   /* b is one of so many matrices that no cache holds it from run to run */
+  int n_abreast;                 /* so many steps from this one on may run at the same time (abreast.c); 0: not known of it */
   bool is_loose;                 /* of halves: sums may be in the machine's order */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */

@@ -216,4 +216,7 @@ bool memory_plan(struct work *);
 /* gift.c */
 bool gifts_find(struct work *); /* after memory_plan */
 
+/* abreast.c */
+void abreast_find(struct schedule *); /* after memory_plan */
+
 #endif

@@ -75,6 +75,8 @@ bool cpu_has_tiles(void) {
   return k == 2;
 }
 
+bool cpu_fetches_beyond(void) { return features() & IS_AMD; }
+
 static int pretended = -1;
 bool cpu_is_slow_with_tiny(void) {
   int p = __atomic_load_n(&pretended, __ATOMIC_RELAXED);
