@@ -183,6 +183,102 @@ TEST(cuda_long_rows_that_are_folded_again_have_the_bits_of_the_host) {
   expect_same(WEFT_F64, 3, 5002, 8, 0);
 }
 
+/* ---- rows that bulk copies bring, on compute capability 9.0 and later ---- */
+
+/* Numbers that are not finite in some rows: a NaN, both infinities, nothing but an infinity, nothing but zeros of both signs. */
+static weft_array *with_others(int64_t rows, int64_t columns) {
+  float *x = drawn(WEFT_F32, rows * columns);
+  for (int64_t r = 0; r < rows; r++) {
+    float *row = x + r * columns;
+    if (r % 6 == 1) row[columns - 1] = NAN;
+    if (r % 6 == 2) row[0] = INFINITY, row[columns - 1] = -INFINITY;
+    for (int64_t c = 0; c < columns && (r % 6 == 3 || r % 6 == 4); c++) row[c] = r % 6 == 3 ? -INFINITY : c % 3 ? 0 : -0.0f;
+  }
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(rows, columns), x);
+  free(x);
+  return a;
+}
+
+static weft_array *streamed(int which, weft_array *x, weft_array *other, weft_array *weight) {
+  weft_array *d;
+  switch (which) {
+    case 0: return weft_softmax(x, 1);
+    case 1: return weft_log_softmax(x, 1);
+    case 2: /* an RMS norm of a sum, with a weight */
+      d = weft_add(x, other);
+      return weft_mul(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), weight);
+    case 3: /* a layer norm, with what comes before and behind */
+      x = weft_mul(x, weft_sigmoid(x));
+      d = weft_sub(x, weft_mean(x, 1));
+      return weft_add(weft_mul(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), weight), other);
+    case 4: return weft_softmax(weft_where(weft_gt(other, weft_scalar(0)), x, weft_scalar(-1e9)), 1);
+    case 5: /* two sums at once */
+      d = weft_mul(x, weft_scalar(0.1));
+      return weft_add(weft_mul(d, weft_sum(d, 1)), weft_sum(weft_mul(d, d), 1));
+    default: /* nothing is kept but the row, which the last loop stores as it came */
+      return weft_add(x, weft_mul(weft_sum(weft_mul(x, weight), 1), weft_scalar(1e-6)));
+  }
+}
+
+/* A NaN is one, whatever its bits. */
+static bool are_same(const void *a, const void *b, size_t bytes, weft_dtype t) {
+  if (!memcmp(a, b, bytes)) return true;
+  for (size_t i = 0; i < bytes / 4; i++)
+    if (t != WEFT_F32 || (memcmp((const float *)a + i, (const float *)b + i, 4) && !(isnan(((const float *)a)[i]) && isnan(((const float *)b)[i]))))
+      return false;
+  return t == WEFT_F32;
+}
+
+static void expect_streamed(weft_dtype t, int64_t rows, int64_t columns, int which, int seen, bool has_others) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = view(seen, t, rows, columns), *other = weft_mul(view(0, t, rows, columns), weft_scalar(0.3));
+  weft_array *weight = weft_add(weft_slice(view(0, t, 2, columns), 0, 1, 2, 1), weft_cast(weft_scalar(0.7), t)), *all[2] = { other, weight };
+  if (has_others) x = with_others(rows, columns);
+  EXPECT_OK(weft_eval(1, &x));
+  EXPECT_OK(weft_eval(2, all));
+  size_t bytes = 0;
+  void *got[2];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *one = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    got[device] = bits_of(streamed(which, x, other, weight), &bytes);
+    weft_scope_discard(one);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (!are_same(got[0], got[1], bytes, t))
+    test_fail(__FILE__, __LINE__, "%s [%lld,%lld], program %d of view %d", weft_dtype_name(t), (long long)rows, (long long)columns, which, seen);
+  free(got[0]), free(got[1]);
+  weft_scope_discard(s);
+}
+
+/* Lengths for one, two and three blocks of threads on a processor, with and without elements for all threads; fewer rows than blocks
+ * of threads, and so many that each has several more than are on their way. */
+TEST(cuda_rows_that_bulk_copies_bring_have_the_bits_of_the_host) {
+  static const int64_t lengths[] = { 4100, 5000, 8192, 12288, 16380, 16384, 16388 };
+  test_watchdog(400);
+  if (!has_gpu()) return;
+  int64_t many = strstr(cuda_text(cuda_gpu(0)), "machine for PTX") ? 19 : getenv("WEFT_TEST_FEW") ? 600 : 1999;
+  for (int l = 0; l < 7; l++)
+    for (int which = 0; which < 7; which++)
+      expect_streamed(WEFT_F32, (l + which) % 3 ? 1 + (l + which) % 5 : many, lengths[l], which, (l + which) % 4 == 3 ? 3 : 0, false);
+  for (int which = 0; which < 7; which++) {
+    expect_streamed(WEFT_BF16, 2 + which, 8192 + 8 * which, which, 0, false);
+    expect_streamed(WEFT_F16, 3, 5008, which, 0, false);
+    expect_streamed(WEFT_F64, 5, 4098 + 2 * which, which, 0, false);
+  }
+  expect_streamed(WEFT_BF16, many, 16384, 0, 0, false);
+  expect_streamed(WEFT_F64, many, 8192, 0, 0, false);
+}
+
+TEST(cuda_rows_that_bulk_copies_bring_may_have_nans_and_infinities) {
+  test_watchdog(400);
+  if (!has_gpu()) return;
+  for (int which = 0; which < 7; which++) {
+    expect_streamed(WEFT_F32, 17, 4104, which, 0, true);
+    expect_streamed(WEFT_F32, 9, 16384, which, 0, true);
+  }
+}
+
 /* One kernel on views that begin anywhere, of sizes that come again: how the first was launched is remembered, and not for all. */
 TEST(cuda_launches_like_the_first_and_others_have_the_bits_of_the_host) {
   static const int64_t from[] = { 0, 0, 1, 4, 3, 0, 2, 8, 1, 0 }, n[] = { 1024, 1024, 1024, 1024, 1023, 1024, 7, 1024, 1024, 1025 };

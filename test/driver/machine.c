@@ -11,11 +11,11 @@
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
           BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, RCP, WGMMA, FENCE,
-          GRIDDEPCONTROL, OPS };
+          MBARRIER, GRIDDEPCONTROL, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
   "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence",
-  "griddepcontrol" };
+  "mbarrier", "griddepcontrol" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (name[0] == names[i][0] && !strcmp(name, names[i])) return i;
@@ -27,7 +27,12 @@ enum state { RUNS, WAITS, ENDED };
 struct on_its_way { uint8_t *to, data[16]; int bytes, group; };
 struct thread { struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
+/* cp.async.bulk: what it brings arrives when all threads wait for something, and nobody knows before what stands there. */
+struct bulk { uint8_t *to, *data, *barrier; int bytes; };
+
 struct block {
+  struct bulk *bulk;
+  int n_bulk;
   const struct entry *e;
   struct thread *t;
   int n;
@@ -286,8 +291,75 @@ static void store(struct block *b, struct thread *t, const struct instruction *i
   }
 }
 
+/* An mbarrier: how many are to arrive in a turn, how many have not yet, bytes that are to come (they may come before they are
+ * announced), and which turn it is. */
+struct mbarrier { uint8_t all, left, turn; int32_t bytes; };
+_Static_assert(sizeof(struct mbarrier) == 8, "as large as PTX says");
+
+static void arrive(uint8_t *at, int n, int bytes) {
+  struct mbarrier m;
+  memcpy(&m, at, sizeof m);
+  m.left = (uint8_t)(m.left - n), m.bytes += bytes;
+  if (!m.left && !m.bytes) m.left = m.all, m.turn ^= 1;
+  memcpy(at, &m, sizeof m);
+}
+
+static struct instruction in_shared(const struct instruction *i) {
+  struct instruction x = *i;
+  x.is_shared = true;
+  return x;
+}
+
+/* mbarrier.init [at], n; .arrive.expect_tx _, [at], bytes; a thread that tries to wait does so until the turn is over. */
+static void of_mbarrier(struct block *b, struct thread *t, const struct instruction *i) {
+  struct instruction x = in_shared(i);
+  uint8_t *at = address(b, t, &x, 0, 8);
+  if (!at) return;
+  if (!strcmp(i->how, "init")) {
+    struct mbarrier m = { .all = (uint8_t)get(b, t, &i->in[2], T_U32), .left = (uint8_t)get(b, t, &i->in[2], T_U32) };
+    memcpy(at, &m, sizeof m);
+  } else {
+    arrive(at, 1, (int)get(b, t, &i->in[2], T_U32));
+  }
+}
+
+static bool is_turn_over(struct block *b, const struct thread *t, const struct instruction *i) {
+  struct instruction x = in_shared(i);
+  struct mbarrier m;
+  const uint8_t *at = address(b, t, &x, 0, 8);
+  if (!at) return false;
+  memcpy(&m, at, sizeof m);
+  return m.turn != get(b, t, &i->in[2], T_U32);
+}
+
+/* cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [from], bytes, [barrier] */
+static void copy_bulk(struct block *b, struct thread *t, const struct instruction *i) {
+  struct instruction x = in_shared(i);
+  int bytes = (int)get(b, t, &i->in[4], T_U32);
+  uint64_t from = get(b, t, &i->in[2], T_U64) + i->in[3].number;
+  uint8_t *to = address(b, t, &x, 0, 16), *barrier = address(b, t, &x, 5, 8);
+  if (bytes <= 0 || bytes % 16 || from % 16) { wrong(b, t, "a bulk copy that is not of whole 16 bytes"); return; }
+  if (!to || !barrier) return;
+  if (to + bytes > b->shared + b->shared_bytes) { wrong(b, t, "beyond shared memory"); return; }
+  if (!b->may_touch(from, bytes)) { wrong(b, t, "beyond what was allocated"); return; }
+  b->bulk = realloc(b->bulk, (size_t)(b->n_bulk + 1) * sizeof *b->bulk);
+  b->bulk[b->n_bulk++] = (struct bulk){ to, memcpy(malloc((size_t)bytes), (const void *)(uintptr_t)from, (size_t)bytes), barrier, bytes };
+  memset(to, 0xcd, (size_t)bytes);
+}
+
+static void bulk_arrives(struct block *b) {
+  for (int k = 0; k < b->n_bulk; k++) {
+    struct bulk *x = &b->bulk[k];
+    memcpy(x->to, x->data, (size_t)x->bytes);
+    arrive(x->barrier, 0, -x->bytes);
+    free(x->data);
+  }
+  b->n_bulk = 0;
+}
+
 /* cp.async.cg.shared.global [to], [from], 16, n, or .ca and 4: n bytes and zeros; or the end of a group; or waiting until n groups are left. */
 static void copy_async(struct block *b, struct thread *t, const struct instruction *i) {
+  if (!strncmp(i->how, "mbarrier", 8)) { copy_bulk(b, t, i); return; }
   if (!strncmp(i->how, "commit", 6)) { t->group++; return; }
   if (!strncmp(i->how, "wait", 4)) {
     int n = 0;
@@ -298,8 +370,7 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
     return;
   }
   int all = (int)i->in[4].number, bytes = i->n_in > 5 ? (int)get(b, t, &i->in[5], T_U32) : all;
-  struct instruction to = *i;
-  to.is_shared = true;
+  struct instruction to = in_shared(i);
   struct on_its_way w = { .to = address(b, t, &to, 0, all), .bytes = all, .group = t->group };
   const uint8_t *at = NULL;
   if ((get(b, t, &i->in[2], T_U64) + i->in[3].number) % (uint64_t)all) wrong(b, t, "an address that is not aligned");
@@ -554,6 +625,10 @@ static bool meet(struct block *b) {
       if (all) t->state = RUNS, t->at++, any = true;
       continue;
     }
+    if (i->op == MBARRIER) {
+      if (is_turn_over(b, t, i)) t->reg[i->to[0].reg] = 1, t->state = RUNS, t->at++, any = true;
+      continue;
+    }
     if (i->op == WGMMA) {
       if (is_group_together(b, t)) multiply_group(b, t, i), any = true;
       continue;
@@ -658,6 +733,10 @@ static void step(struct block *b, struct thread *t) {
       t->state = WAITS;
       return;
     case FENCE: case GRIDDEPCONTROL: break; /* one launch runs after the other */
+    case MBARRIER:
+      if (strcmp(i->how, "parity")) { of_mbarrier(b, t, i); break; }
+      t->state = WAITS;
+      return;
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
     case PREFETCH: address(b, t, i, 0, 1); break;
@@ -877,6 +956,7 @@ static void run_block(struct block *b, unsigned *seed) {
         if (k < b->n) run_thread(b, &b->t[k]);
       }
     any = meet(b);
+    if (!any && b->n_bulk) bulk_arrives(b), any = true;
   }
   for (int k = 0; k < b->n && !*b->why; k++)
     if (b->t[k].state != ENDED) wrong(b, &b->t[k], "it waits for a thread that does not come");
@@ -909,6 +989,8 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
     run_block(&b, &seed);
   }
   for (int k = 0; k < b.n; k++) free(b.t[k].way);
+  for (int k = 0; k < b.n_bulk; k++) free(b.bulk[k].data);
+  free(b.bulk);
   free(reg);
   free(locals);
   free(b.shared);

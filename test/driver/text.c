@@ -129,7 +129,7 @@ static struct arg argument(struct reader *r) {
   char w[200];
   struct arg a = { ARG_NONE, 0, 0 };
   word(r, w);
-  if (special(w, &a)) return a;
+  if (special(w, &a) || !strcmp(w, "_")) return a;
   if (isdigit((unsigned char)w[0]) || w[0] == '-') return (struct arg){ ARG_NUMBER, 0, number(w) };
   int i = find(&r->reg, w);
   if (i >= 0) return (struct arg){ ARG_REG, i, 0 };
@@ -164,7 +164,7 @@ static void modifiers(struct instruction *x, char *w) {
     enum type t = type_of(s);
     if (t && (x->t && !strcmp(x->name, "cvt"))) x->from = t;
     else if (t) x->t = t;
-    else if (!strcmp(s, "shared")) x->is_shared = true;
+    else if (!strcmp(s, "shared") || !strncmp(s, "shared::", 8)) x->is_shared = true;
     else if (!strcmp(s, "NaN")) x->is_nan = true;
     else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
@@ -213,7 +213,7 @@ static void instruction(struct reader *r, char *w) {
     x.target = place(&r->label, to);
     expect(r, ';');
   } else {
-    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "prefetch") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret"));
+    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "prefetch") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret") || (!strcmp(w, "mbarrier") && !strcmp(x.how, "init")));
   }
   ADD(r->e->i, r->e->n_instructions, x);
 }

@@ -46,8 +46,8 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
-                                        p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->turned_entry,
-                                        p->running_entry, p->pairs_entry, p->short_entry, p->aligned_entry };
+                                        p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
+                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -261,6 +261,7 @@ static void fill_params(struct session *s) {
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
   if (p->has_sets) param(s, s->shape.sets);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
+  if (p->streamed.n_loads) param(s, (uint64_t)s->shape.streams);
   if (p->in_order || p->leaves) param(s, s->copies), param(s, s->shape.copy_bytes);
   if (p->leaves) param(s, s->shape.copy_bytes ? s->shape.copies_bytes / s->shape.copy_bytes : 0);
 }
@@ -405,6 +406,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
   if (s->is_short) return PTX_SHORT;
+  if (s->is_streamed) return PTX_STREAMED;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
 }

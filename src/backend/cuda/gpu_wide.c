@@ -657,7 +657,7 @@ static void leave_values(struct printer *p, const struct kir_stmt *loop, const s
   weft_dtype d = (weft_dtype)p->k->vals[fold->in[0]].dtype;
   int width = kir_width(d);
   const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
-  ptx_line(p, "mov.u64 %s, folds", at);
+  ptx_line(p, "mov.u64 %s, %s", at, p->stream.n ? p->stream.left : "folds");
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * slot, at);
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, p->wide[e][loop->var], width, at);
   for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
@@ -701,7 +701,7 @@ static void number_chunks(struct printer *p, const struct kir_stmt *loop, const 
   const char *step = ptx_own(p, OWN_LONG), *var = ptx_val(p, loop->var);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
-  for (int e = 0; e < ROW_EACH; e += each) {
+  for (int e = 0; e < p->n_wide; e += each) {
     if (e) ptx_line(p, "add.s64 %s, %s, %s", p->wide[e][loop->var], p->wide[e - each][loop->var], step);
     else if (first) ptx_line(p, "mad.lo.s64 %s, $lane, %d, %s", var, each, first);
     else ptx_line(p, "mul.lo.s64 %s, $lane, %d", var, each);
@@ -743,17 +743,29 @@ static void fetch_row(struct printer *p, const struct kir_stmt *loop, const char
   p->reg = p->wide[0];
 }
 
+/* The early loads of the first loop of a row that is streamed: each thread takes its elements. */
+static void streamed_loads(struct printer *p, const struct kir_stmt *loop, const char *n, const char *const active[]) {
+  ptx_stream_await(p, n);
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    for (int e = 0; e < p->n_wide && is_early(p, s, loop); e += p->each) {
+      p->guard = active[e];
+      if (!ptx_stream_load(p, loop, s, n, e, p->each)) load_neighbours(p, s, e, p->each);
+    }
+  p->reg = p->wide[0];
+}
+
 /* The row's n elements at once. */
 static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->each, slot = 0;
   const char *active[PTX_WIDE];
-  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop);
+  bool has_order = folds_in(p->k, loop) > 0, has_fold = has_fold_in(loop), is_taken = p->stream.n && is_first_loop(p, loop);
   number_chunks(p, loop, NULL, n, active);
   if (!has_order) start_folds(p, loop);
-  for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
+  if (is_taken) streamed_loads(p, loop, n, active);
+  else for (int e = 0; e < p->n_wide; e += each) p->guard = active[e], early_loads(p, loop, e, each);
   p->guard = NULL;
-  if (each == 8) fetch_row(p, loop, active);
-  for (int e = 0; e < ROW_EACH; e += each) {
+  if (each == 8 && !p->stream.n) fetch_row(p, loop, active);
+  for (int e = 0; e < p->n_wide; e += each) {
     p->guard = active[e];
     body_of(p, loop, e, each, w);
     slot = 0;
@@ -764,8 +776,11 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
     }
   }
   p->guard = NULL;
-  if (has_order) ptx_add_left(p, loop, n);
+  if (has_order && p->stream.n) ptx_add_left_blocks(p, loop, p->stream.left, n);
+  else if (has_order) ptx_add_left(p, loop, n);
   else if (has_fold) ptx_meet(p, loop);
+  if (is_taken && !has_fold) ptx_line(p, "bar.sync 0");
+  if (is_taken) ptx_stream_on(p, n);
 }
 
 /* ---- Long rows ------------------------------------------------------------------------------------------------------------ */
@@ -1242,6 +1257,15 @@ static bool is_of_rows_by_number(struct printer *p) {
   return false;
 }
 
+void ptx_streamed_body(struct printer *p) {
+  p->each = p->plan->wide.each, p->threads = PTX_STREAM_THREADS, p->blocks = 1;
+  if (!ptx_name_elements(p, PTX_STREAM_EACH)) return;
+  ptx_stream_begin(p);
+  p->lane_loop = row_loop;
+  ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
+  ptx_place(p, "$done");
+}
+
 void ptx_wide_body(struct printer *p) {
   p->each = p->plan->wide.each;
   p->blocks = p->plan->wide.is_rows ? row_blocks(p) : p->plan->wide.has_columns ? COLUMN_BLOCKS
@@ -1336,6 +1360,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   if (aligned && n <= SHORT_LENGTH && is_short(p, sizes, args, s)) return s->is_wide = s->is_short = true;
   unsigned threads = 32;
   while (threads * ROW_EACH < n && threads < LONG_THREADS / 2) threads *= 2;
+  if (n > ROW_LENGTH && aligned && ptx_streamed_shape(p, m, n, s)) return s->is_wide = true;
   if (n > ROW_LENGTH || shifted) {
     if (!p->long_entry || s->row_bytes) return false;
     s->shared_bytes -= s->fold_bytes; /* the main entry leaves there what it folds */

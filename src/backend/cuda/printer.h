@@ -94,6 +94,15 @@ struct ptx_asked {
   const char *is_rest;             /* whether the part of it that is loaded goes beyond that */
 };
 
+/* Rows that bulk copies bring (gpu_streamed.c). Registers: */
+struct ptx_stream {
+  const char *n;                   /* how many there is room for, a word; NULL: none are streamed */
+  const char *bars;                /* where the barriers stand at which they arrive */
+  const char *stage, *turn;        /* the place of this row, from 0 on, and the turn of its barrier, 0 or 1; words */
+  const char *at;                  /* where this row stands */
+  const char *left;                /* where values that are folded in order are left */
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -133,6 +142,7 @@ struct printer {
                                 16 bytes begin and end. NULL: none are shifted */
   struct ptx_asked asked[PTX_ASKED];
   int n_asked;
+  struct ptx_stream stream;
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
@@ -238,6 +248,8 @@ struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_
 void ptx_blocks_close(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *);
 void ptx_blocks_meet(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *); /* instead of ptx_meet */
 void ptx_add_left(struct printer *, const struct kir_stmt *lane_loop, const char *n); /* folds of n <= 4096 values in `folds` */
+/* The same of any n, values from that address on: blocks of 4096 elements, one warp after the other. */
+void ptx_add_left_blocks(struct printer *, const struct kir_stmt *lane_loop, const char *from, const char *n);
 void ptx_scan_start(struct printer *, const struct kir_stmt *prefix);   /* a prefix over lanes: before its loop, */
 void ptx_scan(struct printer *, const struct kir_stmt *prefix,           /* for a tile of lanes, all threads at once, */
               const char *position, const char *n);                     /* .. whose first has that position, n of them, */
@@ -307,6 +319,7 @@ void ptx_wide_body(struct printer *);
 void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
 void ptx_shifted_body(struct printer *);
 void ptx_loose_body(struct printer *); /* .. and not aligned */
+void ptx_streamed_body(struct printer *);
 /* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
 int ptx_axis_along(const struct shape_class *, const struct kir_stmt *, int lane);
 /* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
@@ -324,6 +337,17 @@ void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space
 bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial,
                       const struct kir_stmt *lane);
 void ptx_columns(struct printer *, const struct kir_stmt *serial, const struct kir_stmt *lane, int each, struct where);
+
+/* gpu_streamed.c: long rows that bulk copies bring. */
+enum { PTX_STREAM_EACH = 32, PTX_STREAM_THREADS = 512 };  /* elements of a thread, threads of a block */
+void ptx_find_streamed(const struct survey *, const struct ptx_plan *, const struct shape_class *, const struct ptx_wide *,
+                       struct ptx_streamed *);
+void ptx_stream_begin(struct printer *);                  /* before the first row */
+void ptx_stream_await(struct printer *, const char *n);   /* before the first loop of a row of n elements */
+bool ptx_stream_load(struct printer *, const struct kir_stmt *loop, const struct kir_stmt *load, const char *n, int e, int each);
+                                                          /* false: it is not streamed, and was not printed */
+void ptx_stream_on(struct printer *, const char *n);      /* behind a barrier since all threads have loaded */
+bool ptx_streamed_shape(const struct ptx_plan *, const struct ptx_machine *, int64_t n, struct ptx_shape *);
 
 /* gpu_chain.c: one serial loop, in all lanes of a warp. */
 const struct kir_stmt *ptx_find_chain(const struct survey *);

@@ -38,7 +38,7 @@ struct ptx_row {           /* memory of one block of threads: a kept row, a loca
 struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
-enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
+enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16, PTX_STREAMS = 4 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
@@ -55,14 +55,15 @@ struct ptx_nest {
 
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_IN_TURN,
+                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN,
                 PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
  * number that ends the kernel if it is found there; the scratch buffer (0: rows lie in shared memory) and the bytes a block has
  * of it; the offset of every row (a copy: -1, combine in place); how many sets of copies there are, a power of two; the length
- * of a block of the private loop; the copies of iterations or blocks of threads, the bytes of one, and how many blocks left one. */
+ * of a block of the private loop; how many rows are streamed at a time; the copies of iterations or blocks of threads, the bytes of
+ * one, and how many blocks left one. */
 struct ptx_plan {
   struct arena *arena;
   size_t heading_bytes, end[PTX_PARTS]; /* of the text: its heading, and where its parts end, which follow each other; the heading
@@ -102,6 +103,12 @@ struct ptx_plan {
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;
+  const char *streamed_entry; /* NULL, or an entry of long rows, of what wide says: bulk copies bring them, registers hold them */
+  struct ptx_streamed {
+    int n_loads;            /* 0: there is none */
+    const struct kir_stmt *load[PTX_STREAMS]; /* while it is printed: those of the first loop that bulk copies make */
+    int bytes;              /* of an element, all that is loaded so */
+  } streamed;
   const char *short_entry;  /* NULL, or an entry of which a thread folds a whole row; of what wide says */
   struct ptx_nest shorts;
   const char *turned_entry; /* NULL, or an entry that goes by tiles of a par loop and the lane loop */
@@ -177,6 +184,8 @@ struct ptx_shape {
   int floats_form;
   bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned; .. */
   bool is_shifted;          /* .. of long rows that are all as far from being aligned */
+  bool is_streamed;         /* .. of long rows that bulk copies bring, .. */
+  int streams;              /* .. so many at a time */
   bool is_short;            /* .. of short rows, a thread each */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */

@@ -242,6 +242,7 @@ static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
   else if (!ptx_find_short(m->s, &m->plan->wide, &m->plan->shorts) || !nest(m, &m->plan->shorts))
     m->plan->shorts = (struct ptx_nest){ 0 };
+  if (m->plan->wide.n_bufs) ptx_find_streamed(m->s, m->plan, shape, &m->plan->wide, &m->plan->streamed);
 }
 
 static void running(struct ptx_planner *m, const struct shape_class *shape) {
@@ -296,6 +297,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
+  plan->n_params += plan->streamed.n_loads > 0;
   plan->n_params += plan->has_block + plan->has_sets + 2 * plan->in_order + 3 * plan->leaves + 2 * plan->has_stop;
   return m.why;
 }

@@ -640,23 +640,37 @@ void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "bar.sync 0");
 }
 
-/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32, every other one at `odd` */
+enum { VALUES = 16, MOST_VALUES = 32 }; /* of a lane at a time */
+
+/* acc = acc o value, n values of a lane at a time, as long as there are as many */
+static void add_together(struct printer *p, const struct kir_stmt *s, const char *at, const char *odd, const char *left, int n) {
+  weft_dtype d = dtype_of(p, s->out[0]);
+  int width = kir_width(d);
+  const char *v[MOST_VALUES], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few");
+  results(p, s, r);
+  for (int i = 0; i < n; i++) v[i] = ptx_own_of(p, d);
+  ptx_place(p, many);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * (n - 1));
+  ptx_line(p, "@%s bra %s", is, few);
+  for (int i = 0; i < n; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", i % 2 ? odd : at, 32 * i * width));
+  for (int i = 0; i < n; i++) combine(p, s, r, &v[i], r);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * n * width);
+  if (odd != at) ptx_line(p, "add.s64 %s, %s, %d", odd, odd, 32 * n * width);
+  ptx_line(p, "sub.s32 %s, %s, %d", left, left, 32 * n);
+  ptx_line(p, "bra %s", many);
+  ptx_place(p, few);
+}
+
+/* The same, and then one by one; `left` of them, in steps of 32, every other one at `odd`. Where rows are streamed nobody else
+ * computes meanwhile, and there are registers for more. */
 static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *odd, const char *left) {
   weft_dtype d = dtype_of(p, s->out[0]);
   int width = kir_width(d);
-  const char *v[16], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few"),
+  const char *v[1] = { ptx_own_of(p, d) }, *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *few = ptx_label(p, "one"),
              *done = ptx_label(p, "done"), *next = ptx_own(p, OWN_LONG);
   results(p, s, r);
-  for (int i = 0; i < 16; i++) v[i] = ptx_own_of(p, d);
-  ptx_place(p, many);
-  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 15);
-  ptx_line(p, "@%s bra %s", is, few);
-  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", i % 2 ? odd : at, 32 * i * width));
-  for (int i = 0; i < 16; i++) combine(p, s, r, &v[i], r);
-  ptx_line(p, "add.s64 %s, %s, %d", at, at, 512 * width);
-  if (odd != at) ptx_line(p, "add.s64 %s, %s, %d", odd, odd, 512 * width);
-  ptx_line(p, "sub.s32 %s, %s, 512", left, left);
-  ptx_line(p, "bra %s", many);
+  if (p->stream.n) add_together(p, s, at, odd, left, MOST_VALUES);
+  add_together(p, s, at, odd, left, VALUES);
   ptx_place_loop(p, few);
   ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
   ptx_line(p, "@%s bra %s", is, done);
@@ -705,6 +719,27 @@ void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n)
   }
   ptx_line(p, "bar.sync 0");
   get_all(p, loop, NULL, first);
+}
+
+void ptx_add_left_blocks(struct printer *p, const struct kir_stmt *loop, const char *from, const char *n) {
+  ptx_line(p, "bar.sync 0");
+  struct ptx_blocks b = ptx_blocks_open(p, loop, "0", n);
+  struct thread t = { .lane = b.lane };
+  const char *first = ptx_own(p, OWN_LONG), *few = ptx_own(p, OWN_LONG);
+  int i = 0;
+  ptx_line(p, "cvt.u64.u32 %s, %s", first, b.lane);
+  ptx_line(p, "add.s64 %s, %s, %s", first, first, b.from);
+  ptx_line(p, "sub.s64 %s, %s, %s", few, b.to, first);
+  for FOLDS(s, loop) {
+    int width = kir_width(dtype_of(p, s->out[0]));
+    const char *at = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * i++, from);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, first, width, at);
+    ptx_line(p, "cvt.u32.u64 %s, %s", left, few);
+    add_values(p, s, at, ptx_is_crossed(p, width) ? crossed(p, &t, at, width) : at, left);
+  }
+  ptx_blocks_close(p, loop, &b);
+  ptx_blocks_meet(p, loop, &b);
 }
 
 /* ---- Prefixes over lanes ------------------------------------------------------------------------------------------------ */
