@@ -482,13 +482,20 @@ static bool is_sum_in_time(const struct kir_stmt *s, const struct where *w) {
 }
 
 /* Folds of lanes that no loop is around are few: a thread has to ask for more of its steps at a time, as there are not many others
- * that do. What logsumexp along 8192 rows of 4096 does with the 128 parts it has left took 18 us on an H200, 5 so. */
-enum { FEW_LANES = 4 };
+ * that do. What logsumexp along 8192 rows of 4096 does with the 128 parts it has left took 18 us on an H200, 5 so. Lanes of several
+ * folds read again what few steps before they have read: the parts of it take 8 us less so. */
+enum { DEEP = 4, BLOCKS_OF_DEEP = 2 }; /* blocks of threads that are to find room on a processor: registers for 64 numbers */
+
+static bool has_several_folds(const struct kir_stmt *lane) {
+  int n = 0;
+  for (const struct kir_stmt *s = lane->body.first; s; s = s->next) n += s->kind == KIR_SERIAL && folds(s);
+  return n > 1;
+}
 
 static int deep_copies(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  int copies = FEW_LANES * copies_of(s);
+  int copies = DEEP * copies_of(s);
   if (s->kind != KIR_SERIAL || !folds(s) || !goes_through(s)) return 0;
-  if (!w->lane || w->pars || w->time || p->survey.is_cooperative) return 0;
+  if (!w->lane || w->time || p->survey.is_cooperative || (w->pars && !has_several_folds(w->lane))) return 0;
   return copies <= PTX_EARLY_COPIES && copies * length(&s->body) <= MOST_COPIED ? copies : 0;
 }
 
@@ -501,6 +508,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     if (!p->held.is_straight && !p->held.is_elsewhere) together(p, s, end, step, UNROLLED_IN_TIME, w);
   }
   int deep = deep_copies(p, s, &w);
+  if (deep && !p->lane_loop) p->blocks = BLOCKS_OF_DEEP;
   if (deep) together(p, s, end, step, deep, w);
   if (copies) together(p, s, end, step, copies, w);
   p->early.turn = -1;

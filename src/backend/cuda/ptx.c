@@ -297,7 +297,7 @@ static bool has(const struct kir_block *b, enum kir_kind kind) {
 /* Blocks of threads that are to find room on a processor. Left to itself the compiler saves registers and loads one number at a
  * time, so that a step of a loop waits for memory as often as it has operands (ptxas 13.0: an RNN's products in 32 registers, 56
  * with this). */
-enum { BLOCKS_OF_FOLDS = 3, BLOCKS_OF_FEW = 2, BLOCKS_OF_TIME = 1 }; /* few: lanes that no loop is around */
+enum { BLOCKS_OF_FOLDS = 3, BLOCKS_OF_TIME = 1 };
 /* Rows that are gone through several times, of f32: the linker's compiler takes 96 registers for a softmax, so that a processor has
  * one block of 512 threads, where 62 do. */
 enum { BLOCKS_OF_ROWS = 2 };
@@ -315,9 +315,7 @@ static int blocks_wanted(const struct printer *p) {
   if (p->plan->has_sets) return BLOCKS_OF_SETS;
   if (s->is_cooperative && s->is_ordered && !s->is_dealt && !s->is_one_warp && !has(b, KIR_CARRY) && !has_doubles(p->k))
     return BLOCKS_OF_ROWS;
-  if (has(b, KIR_CARRY)) return BLOCKS_OF_TIME;
-  if (!has(b, KIR_SERIAL) || p->survey.is_cooperative) return 0;
-  return has(b, KIR_PAR) ? BLOCKS_OF_FOLDS : BLOCKS_OF_FEW;
+  return has(b, KIR_CARRY) ? BLOCKS_OF_TIME : has(b, KIR_SERIAL) && !p->survey.is_cooperative ? BLOCKS_OF_FOLDS : 0;
 }
 
 static void entry(struct printer *p, struct text *out, const char *name, void (*body)(struct printer *), bool has_rows) {
@@ -441,7 +439,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   if (plan->streamed.n_loads) plan->streamed_entry = ptx_textf(p, "weft_%s_streamed", p->k->name);
-  plan->merges_early = plan->merge && plan->capability >= 90;
+  plan->merges_early = plan->in_order && plan->capability >= 90;
   heading(p, out);
   plan->heading_bytes = out->n;
   struct printer main = again(p), init;
