@@ -227,9 +227,12 @@ WRITTEN_LATER = {
     "delete": (lambda x: (weft.delete(x, 1), weft.delete(x, -1), weft.delete(x, [0, -1, 0]), weft.delete(x, slice(None, None, 2))),
                lambda x: (np.delete(x, 1), np.delete(x, -1), np.delete(x, [0, -1, 0]), np.delete(x, slice(None, None, 2))), [(5,)], [(2, 3)]),
     "delete rows": (lambda x: weft.delete(x, 1, 0), lambda x: np.delete(x, 1, 0), [(5, 2)], [(2, 3)]),
+    "delete the only row": (lambda x: weft.delete(x, 0, 0), lambda x: np.delete(x, 0, 0), [(1, 2)], [(1, 3)], [(2, 4)]),
     "insert": (lambda x: (weft.insert(x, 1, 5.0), weft.insert(x, -1, [1.0, 2.0]), weft.insert(x, [2, 0, -1], 7.0)),
                lambda x: (np.insert(x, 1, 5.0), np.insert(x, -1, [1.0, 2.0]), np.insert(x, [2, 0, -1], 7.0)), [(5,)], [(2, 3)], [(3,)]),
-    "insert rows": (lambda x, v: weft.insert(x, 1, v, 0), lambda x, v: np.insert(x, 1, v, 0), [(5, 2), (2,)], [(2, 3), (3,)]),
+    "insert rows": (lambda x, v: weft.insert(x, 1, v, 0), lambda x, v: np.insert(x, 1, v, 0), [(5, 2), (2,)], [(2, 3), (3,)], [(1, 4), (4,)]),
+    "delete and insert in a map": (lambda x: weft.vmap(lambda row: weft.insert(weft.delete(row, 1), -1, 2.0))(x),
+                                   lambda x: np.insert(np.delete(x, 1, 1), -1, 2.0, 1), [(5, 2)], [(2, 3)], [(3, 7)]),
     "histogramdd": (lambda x: weft.histogramdd(x, 3, [[-2, 2], [-2, 2]])[0], lambda x: np.histogramdd(x, 3, [[-2, 2], [-2, 2]])[0],
                     [(9, 2)], [(1, 2)], [(0, 2)]),
 }

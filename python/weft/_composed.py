@@ -390,11 +390,14 @@ def array_split(ary, indices_or_sections, axis=0):
     if isinstance(places, int):
         if places < 1 or places > _MOST_TIMES:
             raise ValueError(f"array_split: {places} parts")
-        least, more = divmod(_sizes(ary)[axis], places)
-        cut = builtins.min if type(more) is int else _core.minimum
-        places = [i * least + cut(i, more) for i in range(1, places)]
+        n, parts = _sizes(ary)[axis], []
+        for i in range(places - 1):  # what is left gets shorter, so that the sizes of all parts are seen to be n together
+            length = (n + (places - 1 - i)) // places
+            parts.append(_along(ary, axis, None, length))
+            ary = _along(ary, axis, length)
+        return parts + [ary]
     ends = [0, *places, None]
-    return [ary[(slice(None),) * axis + (slice(a, b),)] for a, b in zip(ends, ends[1:])]
+    return [_along(ary, axis, a, b) for a, b in zip(ends, ends[1:])]
 
 
 def hsplit(ary, indices_or_sections):
@@ -448,11 +451,11 @@ def _places_in(fn, n, places, more):
         for i in places:
             y = _core.assert_(y, n + more > i if i >= 0 else n >= -i, f"{fn}: index {i} is outside of the axis")
         return y
-    return [_array(i if i >= 0 else n + i, dtype=_core.int64) for i in places], checked
+    return [i if i >= 0 else n + i for i in places], checked
 
 
 def _side_by_side(integers):
-    return _core.stack(integers) if integers else _core.zeros((0,), _core.int64)
+    return _core.stack([_array(i, dtype=_core.int64) for i in integers]) if integers else _core.zeros((0,), _core.int64)
 
 
 def _delete_open(arr, n, obj, axis):
@@ -495,7 +498,7 @@ def delete(arr, obj, axis=None):
     n = _sizes(arr)[axis]
     if type(n) is not int:
         return _delete_open(arr, n, obj, axis)
-    return _core.take(arr, _core.array(_kept("delete", arr.shape[axis], obj), dtype=_core.int32), axis)
+    return _core.take(arr, _core.array(_kept("delete", n, obj), dtype=_core.int32), axis)
 
 
 def insert(arr, obj, values, axis=None):
@@ -507,7 +510,7 @@ def insert(arr, obj, values, axis=None):
     arr = _array(arr)
     arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis("insert", arr, axis))
     n, values = _sizes(arr)[axis], _core.astype(_array(values), arr.dtype)
-    if type(n) is not int:
+    if type(n) is not int or any(type(size) is not int for size in _sizes(values)):
         return _insert_open(arr, n, obj, values, axis)
     is_one = isinstance(obj, int)
     places = [obj] if is_one else list(range(n))[obj] if isinstance(obj, slice) else [int(i) for i in obj]
@@ -520,8 +523,8 @@ def insert(arr, obj, values, axis=None):
         if is_one and values.ndim == arr.ndim - 1:
             values = _core.expand_dims(values, axis)
         count = builtins.max(1, values.shape[0]) if is_one and arr.ndim == 1 and values.ndim else len(places)
-    room = arr.shape[:axis] + (count,) + arr.shape[axis + 1:]
-    values = _core.broadcast_to(values, room)
+    sizes = _sizes(arr)
+    values = _core.broadcast_to(values, sizes[:axis] + (count,) + sizes[axis + 1:])
     places = [places[0] % (n + 1) if places[0] >= 0 else places[0] + n] * count if is_one else [i if i >= 0 else i + n for i in places]
     order = sorted([(i, 1, i) for i in range(n)] + [(p, 0, n + k) for k, p in enumerate(places)])
     both = _core.concatenate([arr, values], axis)
