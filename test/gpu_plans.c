@@ -775,7 +775,8 @@ static void print_kernel(struct printing *f, struct kir_kernel *k, int capabilit
     if (k->bufs[b].rank) shape.stride[b][k->bufs[b].rank - 1] = STRIDE_1;
   if (!ptx_print(k, &shape, capability, &out, &plan, &why)) refuse(f, k, why);
   else {
-    if (capability == 80 || plan.halves[0] || plan.floats[0]) /* others do not look at it */
+    bool looks = plan.halves[0] || plan.floats[0] || plan.streamed_entry || plan.merges_early;
+    if (capability == 80 || looks) /* others are the same */
       assembling_add(&f->to, k->name, text_of(&out), (int)strlen(text_of(&out)));
     ptx_plan_free(&plan);
   }
