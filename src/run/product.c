@@ -232,7 +232,7 @@ static void keep(const struct plan *plan, int i, const struct product *p) {
   struct product *kept = mem_alloc(sizeof *kept), *none = NULL;
   if (!kept) return; /* it will be chosen again */
   *kept = *p;
-  kept->next_cell = kept->next_strip = 0;
+  kept->next_cell = kept->next_turn = 0;
   if (!atomic_compare_exchange_strong(&plan->product[4 * i + 2 * !!p->constant + (p->wanted > 1)], &none, kept)) mem_free(kept);
 }
 

@@ -126,7 +126,7 @@ struct product {
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
   uint8_t *blocks;              /* sums of blocks that are cells: rows of all columns, in the order of k */
-  int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
+  int64_t next_cell, next_turn; /* atomic: what nobody has taken yet begins there */
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
   struct piece_kernel *next;    /* goes on with a cell; its code may be NULL: there is none */
@@ -235,7 +235,8 @@ struct operand_block { const uint8_t *at; int64_t row, column; }; /* elements of
 struct operand_block right_block(struct worker *, int64_t row, int64_t column, int64_t rows, int64_t columns);
 void product_pack_left(struct worker *, int64_t k, int64_t n);
 void product_pack_right(struct worker *, int64_t k);
-void product_pack_strips(struct worker *, int64_t from, int64_t n, int64_t first);
+int64_t product_pack_turns(const struct product *); /* in which all of b is packed by all threads, .. */
+void product_pack_turn(struct worker *, int64_t i); /* .. and one of them */
 void product_measure(struct product *);             /* bytes */
 size_t product_own_bytes(const struct product *);   /* scratch of one thread, */
 size_t product_shared_bytes(const struct product *); /* of all together, */

@@ -123,19 +123,16 @@ static int add_blocks(struct product *p) {
   return failed;
 }
 
-/* Strips of b for all, by thread i. */
+/* Turns of b for all, by thread i. */
 static void pack_shared(void *ctx, int i) {
   struct product *p = ctx;
-  int64_t turn = divide_up(p->cut.n_strips, (int64_t)p->threads * CELLS_A_THREAD);
+  int64_t turns = product_pack_turns(p);
   struct worker w;
   worker_begin(&w, p, product_room(p, i));
   memset(&w.cell, 0, sizeof w.cell), w.batch = 0;
   uint64_t mode = float_mode_enter();
-  for (int64_t c; !w.failed && !product_is_cancelled(p) && (c = take(p, &p->next_strip, turn)) < p->cut.n_strips;) {
-    w.cell.column = c * p->cut.width;
-    w.cell.columns = least(p->n, (c + turn) * p->cut.width) - w.cell.column;
-    product_pack_strips(&w, 0, p->k, 0);
-  }
+  for (int64_t c; !w.failed && !product_is_cancelled(p) && (c = take(p, &p->next_turn, 1)) < turns;)
+    product_pack_turn(&w, c);
   float_mode_leave(mode);
   if (w.failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }

@@ -212,28 +212,54 @@ static void pack_runs(struct worker *w, int64_t j) {
   }
 }
 
-/* n rows of b from `from` on, of some columns of the cell: some rows of all of them, so that memory is read in runs. Of products
- * that are added the rows of each by themselves. */
-static void pack_rows(struct worker *w, int64_t from, int64_t n, int64_t column, int64_t columns) {
+/* The rows i .. end of those of b that are packed from `from` on, of some columns of the cell: some rows of all of them, so that
+ * memory is read in runs. Of products that are added the rows of each by themselves. */
+static void pack_rows(struct worker *w, int64_t from, int64_t i, int64_t end, int64_t column, int64_t columns) {
   const struct product *p = w->p;
-  int64_t run = piece_rows(p, n), rows;
-  for (int64_t i = 0; i < n; i += rows) {
-    rows = least(run, n - i);
+  int64_t run = piece_rows(p, end - i), rows;
+  for (; i < end; i += rows) {
+    rows = least(run, end - i);
     if (p->c->n_more) rows = least(rows, p->block - (from + i) % p->block);
     pack_block(w, from, i, rows, column, columns);
   }
 }
 
 /* n rows of b from `from` on, of the strips of the cell from column `first` on. */
-void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
+static void pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
   const struct product *p = w->p;
   int64_t all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
           wide = product_lies_along_k(p) ? p->cut.width : all;
   for (int64_t j = first; j < w->cell.columns; j += wide) {
     if (p->run) pack_runs(w, j); /* it lies along k: this is one strip */
-    else pack_rows(w, from, n, j, least(wide, w->cell.columns - j));
+    else pack_rows(w, from, 0, n, j, least(wide, w->cell.columns - j));
   }
   if (product_has_starts(p)) begin_fours(w, first, n);
+}
+
+/* ---- packing b together: turns, which threads take ---- */
+
+/* A turn is some rows of all columns, so that memory is read in runs; of an operand that lies along k or is made, and where sums
+ * of columns are wanted, some strips over all of k. */
+static bool packs_by_rows(const struct product *p) { return !product_lies_along_k(p) && !p->b.maker && !product_has_starts(p); }
+
+/* Rows or strips of a turn. */
+static int64_t turn_length(const struct product *p) {
+  int64_t turns = (int64_t)p->threads * CELLS_A_THREAD;
+  if (!packs_by_rows(p)) return divide_up(p->cut.n_strips, turns);
+  return round_up(divide_up(p->k, turns), PACKED_ROWS * p->packs.together);
+}
+
+int64_t product_pack_turns(const struct product *p) {
+  return divide_up(packs_by_rows(p) ? p->k : p->cut.n_strips, turn_length(p));
+}
+
+void product_pack_turn(struct worker *w, int64_t i) {
+  const struct product *p = w->p;
+  int64_t n = turn_length(p);
+  w->cell.column = packs_by_rows(p) ? 0 : i * n * p->cut.width;
+  w->cell.columns = packs_by_rows(p) ? p->n : least(p->n, (i + 1) * n * p->cut.width) - w->cell.column;
+  if (packs_by_rows(p)) pack_rows(w, 0, i * n, least(p->k, (i + 1) * n), 0, p->n);
+  else pack_strips(w, 0, p->k, 0);
 }
 
 void product_pack_right(struct worker *w, int64_t k) {
@@ -244,7 +270,7 @@ void product_pack_right(struct worker *w, int64_t k) {
   int64_t first = is_same ? w->b_columns : 0;
   if (first >= w->cell.columns) return;
   w->b_batch = w->batch, w->b_column = w->cell.column, w->b_columns = w->cell.columns, w->b_k = from;
-  product_pack_strips(w, from, least(p->packs.held, p->k - from), first);
+  pack_strips(w, from, least(p->packs.held, p->k - from), first);
 }
 
 /* The panel of a part, of n products. */
