@@ -552,6 +552,35 @@ static void check_threads(weft_dtype t, int layer, int n, const int threads[]) {
   free(one);
 }
 
+/* m x k by k x n, with nothing after it. */
+static void expect_on_threads(weft_dtype t, int64_t m, int64_t n, int64_t k, enum layout a, enum layout b, int threads) {
+  struct product p = { t, m, n, k, a, b, NULL, NULL, NULL, NULL };
+  weft_scope *s = weft_scope_open();
+  char name[64];
+  fill(&p, ORDINARY);
+  weft_set(WEFT_THREADS, threads);
+  snprintf(name, sizeof name, "%d threads", threads);
+  expect_product(&p, name, weft_matmul(laid_out(t, a, m, k, p.a), laid_out(t, b, k, n, p.b)));
+  drop(&p);
+  weft_scope_discard(s);
+}
+
+/* Columns go in tracts: fewer or more than there are strips, more threads than parts, the last of them narrow; in all layouts. */
+TEST(many_threads_share_the_columns_of_a_product) {
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int i = 0; i < 4; i++) {
+    enum layout a = i % 2 ? TRANSPOSED : PLAIN, b = i / 2 ? TRANSPOSED : PLAIN;
+    expect_on_threads(WEFT_F32, 301, 333, 700, a, b, 16);
+    expect_on_threads(WEFT_F64, 130, 517, 300, a, b, 9);
+    expect_on_threads(WEFT_BF16, 200, 300, 600, a, b, 12);
+    expect_integers("12 threads", i % 2, 200, 300, 1100, a, b);
+  }
+  expect_on_threads(WEFT_F32, 43, 2000, 300, PLAIN, PLAIN, 16);
+  expect_on_threads(WEFT_F32, 2000, 40, 300, PLAIN, PLAIN, 16);
+  expect_on_threads(WEFT_F32, 700, 300, 1000, PLAIN, PLAIN, 100);
+  weft_set(WEFT_THREADS, before);
+}
+
 TEST(products_have_the_same_bits_on_any_number_of_threads) {
   int64_t before = weft_get(WEFT_THREADS);
   for (int l = 0; l < N_LAYERS; l++) check_threads(WEFT_F32, l, 2, (int[]){ 2, 3 });

@@ -14,8 +14,9 @@
  *                      operands by one of the above
  *   product_library.c  a CBLAS that was asked for: a kind of step of its own
  *
- * They share how y is cut (product_cut.c), panels, pieces and scratch (product_pack.c), patches (product_patch.c), and cells and
- * threads (product_cells.c). product.c is the step. No choice made in any of them changes a bit, but a library's. */
+ * They share how y is cut (product_cut.c, for many threads product_tracts.c), panels, pieces and scratch (product_pack.c), patches
+ * (product_patch.c), and cells and threads (product_cells.c). product.c is the step. No choice made in any of them changes a bit,
+ * but a library's. */
 #ifndef WEFT_RUN_PRODUCT_H
 #define WEFT_RUN_PRODUCT_H
 #include <stdlib.h>
@@ -29,7 +30,8 @@ enum {
   PRODUCT_ALIGN = 64,       /* bytes: what threads write stands in lines of its own */
   ROW_GAP = 64,             /* bytes between rows of a cell or of what is fed, lest they share the sets of a cache */
   CELLS_A_THREAD = 4,       /* at least: slow ones even out */
-  LONG_RUN = 8192           /* bytes: a thread that reads as many of each row of a matrix fetches little of what others read */
+  LONG_RUN = 8192,          /* bytes: a thread that reads as many of each row of a matrix fetches little of what others read */
+  NEAR = 8                  /* threads; more are far apart */
 };
 
 /* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
@@ -54,6 +56,7 @@ struct cut {
   int64_t n_blocks;             /* of k, if each is a cell of its own, whose sums are added at the end; else 1 */
   int64_t n_row_cells, n_column_cells, n_cells;
   int64_t turn;                 /* cells that a thread takes at a time */
+  int64_t n_tracts;             /* product_tracts.c: of the columns; then cells are what threads take of their rows. 0: none */
 };
 
 /* What is copied before it is multiplied. */
@@ -250,7 +253,15 @@ int product_find_code(struct product *);            /* 1: out of memory; 2: nobo
 void product_by_patches(struct worker *, int64_t k, int64_t n); /* see struct strategy */
 void product_find_read(struct product *);
 
+/* product_tracts.c */
+int64_t product_best_tracts(const struct product *); /* so many that threads pack the least */
+bool product_cut_tracts(struct product *, int64_t n, int64_t parts); /* instead of product_cut_cells; parts: as there. false: it
+                                                       is not cut so */
+void product_run_tracts(struct product *);
+
 /* product_cells.c */
+int64_t product_share(int64_t n, int64_t i, int64_t of); /* where the i-th of so many equal shares of n begins */
+int cell_run(struct worker *);                      /* multiplies, and goes on. 1: out of memory */
 void cell_axes(const struct worker *, int64_t from[], int64_t extent[]);
 void cell_multiply(struct worker *);
 int cell_go_on(const struct worker *);              /* the kernel, on a cell. 1: out of memory */

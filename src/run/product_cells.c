@@ -6,8 +6,7 @@
 #include "run/memory.h"
 #include "run/pool.h"
 
-/* Where the i-th of `of` equal shares of n begins. */
-static int64_t share(int64_t n, int64_t i, int64_t of) { return of == 1 ? i * n : n / of * i + least(i, n % of); }
+int64_t product_share(int64_t n, int64_t i, int64_t of) { return of == 1 ? i * n : n / of * i + least(i, n % of); }
 
 static void find_cell(struct worker *w, int64_t i) {
   const struct product *p = w->p;
@@ -15,14 +14,14 @@ static void find_cell(struct worker *w, int64_t i) {
   int64_t row = i % p->cut.n_row_cells, column = i / p->cut.n_row_cells % p->cut.n_column_cells;
   i /= p->cut.n_row_cells * p->cut.n_column_cells;
   c->k = i % p->cut.n_blocks * p->block, i /= p->cut.n_blocks;
-  c->part = share(p->cut.n_parts, row, p->cut.n_row_cells);
-  c->column = share(p->cut.n_strips, column, p->cut.n_column_cells) * p->cut.width;
+  c->part = product_share(p->cut.n_parts, row, p->cut.n_row_cells);
+  c->column = product_share(p->cut.n_strips, column, p->cut.n_column_cells) * p->cut.width;
   w->batch = i;
   for (int k = p->c->n_batch - 1; k >= 0; k--) c->batch[k] = i % p->c->batch[k], i /= p->c->batch[k];
-  c->parts = share(p->cut.n_parts, row + 1, p->cut.n_row_cells) - c->part;
+  c->parts = product_share(p->cut.n_parts, row + 1, p->cut.n_row_cells) - c->part;
   c->row = first_row(p, c->part);
   c->rows = first_row(p, c->part + c->parts) - c->row;
-  c->columns = least(p->n, share(p->cut.n_strips, column + 1, p->cut.n_column_cells) * p->cut.width) - c->column;
+  c->columns = least(p->n, product_share(p->cut.n_strips, column + 1, p->cut.n_column_cells) * p->cut.width) - c->column;
 }
 
 /* By axis of the kernel: where the cell begins, and its extent. */
@@ -69,9 +68,8 @@ void cell_multiply(struct worker *w) {
   } while (k < w->k && !w->failed && !product_is_cancelled(p));
 }
 
-static int run_cell(struct worker *w, int64_t i) {
+int cell_run(struct worker *w) {
   const struct product *p = w->p;
-  find_cell(w, i);
   w->k = p->cut.n_blocks > 1 ? least(p->k, w->cell.k + p->block) : p->k;
   if (p->then) return fed_cell(w);
   cell_multiply(w);
@@ -100,7 +98,7 @@ static void work(void *ctx, int i) {
   if (p->unit->enter) p->unit->enter();
   for (int64_t c; !failed && !product_is_cancelled(p) && (c = take(p, &p->next_cell, p->cut.turn)) < p->cut.n_cells;)
     for (w.end = least(c + p->cut.turn, p->cut.n_cells); c < w.end && !failed && !product_is_cancelled(p); c++)
-      failed = run_cell(&w, c);
+      find_cell(&w, c), failed = cell_run(&w);
   if (p->unit->leave) p->unit->leave();
   float_mode_leave(mode);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
@@ -160,7 +158,8 @@ void product_run_cells(struct product *p, size_t bytes) {
   p->failed = bytes && !p->scratch;
   product_place_shared(p);
   if (p->packs.shares_b && !p->failed) pack_all(p);
-  if (!p->failed) pool_run(p->threads, p->threads, work, p);
+  if (!p->failed && p->cut.n_tracts) product_run_tracts(p);
+  else if (!p->failed) pool_run(p->threads, p->threads, work, p);
   if (p->cut.n_blocks > 1 && !p->failed && !product_is_cancelled(p)) p->failed = add_blocks(p);
   if (p->scratch) memory_give(p->scratch, bytes);
   panels_let_go(p->kept);

@@ -14,9 +14,8 @@ enum {
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
   SHARE = 1 << 17,          /* of those who come the least: a step of a decoder takes 2.0 ms on 16 cores if it is GRAIN, then 1.4 */
   FINE_GRAIN = 1 << 15,     /* nor less to share them with one that is awake: 64^3 takes 5.4 us by one, 3.6 by two; .. */
-  NEAR = 8,                 /* .. where there are more threads than that, which are far apart, .. */
-  FAR_GRAIN = 1 << 18,      /* .. not less than that: on 16 cores of a Sapphire Rapids 64^3 takes 9.1 us by one, 10 by two (from
-                               Python), but a vector by 384^2 is better shared */
+  FAR_GRAIN = 1 << 18,      /* .. where there are more than NEAR, not less than that: on 16 cores of a Sapphire Rapids 64^3 takes 9.1
+                               us by one, 10 by two (from Python), but a vector by 384^2 is better shared */
   READING = 4,              /* products that take as long as to read an element of b: a vector by 512^2 takes 6.8 us on two
                                threads, 12.2 if what is read does not count */
   TURNS = 16                /* of a thread, about: each takes some cells */
@@ -124,12 +123,19 @@ static bool is_cut_by_columns(const struct product *p) {
   return p->packs.b && !p->packs.shares_b && p->n > p->m && p->c->y.store >= 0 && !p->c->has_whole_rows;
 }
 
+/* The image that many threads make anew in each run is better read by few of them: what all have read takes long to write. Eight
+ * images of 128 channels of 28^2 to 256, by 3x3, on 16 cores: 284 us for the image with cells of some columns, 115 with all. */
+static bool is_cut_by_rows(const struct product *p) {
+  return p->threads > NEAR && p->packs.shares_b && !p->packs.a && (p->windows || p->c->n_more);
+}
+
 /* More cells than those that fit the caches, so that all threads have some. Those that copy a, and those that a kernel goes on
  * with, have all columns they can. */
 static void cut_for_threads(struct product *p) {
   int64_t wanted = (int64_t)p->threads * (p->threads == 1 || product_is_flat(p) ? 1 : CELLS_A_THREAD);
   if (p->unit->deep && p->threads > 1) wanted = 0, cut_both(p);
   if (p->windows && !p->packs.shares_b) wanted = p->threads; /* its cells are whole strips, which are packed once */
+  if (is_cut_by_rows(p)) cut_rows(p, 2 * wanted);
   if (is_cut_by_columns(p)) cut_columns(p, wanted);
   if (p->packs.a || p->c->y.store < 0) cut_rows(p, wanted);
   if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */
@@ -155,7 +161,7 @@ static void choose_fetching(struct product *p) {
 
 void product_cut_cells(struct product *p, int64_t columns, int64_t parts) {
   p->cut.cell_columns = least(p->cut.n_strips * p->cut.width, round_up(columns, p->cut.width));
-  p->cut.cell_parts = parts;
+  p->cut.cell_parts = parts, p->cut.n_tracts = 0;
   if (p->packs.b && !p->packs.shares_b && panel_rows(p, p->packs.held) > HELD_BYTES / p->size / p->cut.cell_columns)
     p->packs.held = least(p->k, p->packs.chunk), p->cut.cell_parts = TALL_CELL;
   if (p->c->has_whole_rows)

@@ -9,7 +9,9 @@
 
 enum {
   COLUMNS = 512,            /* of a cell, times what is multiplied together, so that a is packed once for as many products */
-  PARTS = 8,                /* of a cell: 512 products of its 112 rows, 224 KiB, stay in the second cache while strips pass by */
+  PARTS = 8,                /* of a cell: 512 products of its 112 rows, 224 KiB, stay in the second cache while strips pass by; .. */
+  MANY_PARTS = 16,          /* .. by many threads, whose second caches are larger, if it is not read again: 2048^3 on 16 cores 11.1
+                               ms with 8, 10.8 with 16 */
   FEW_PARTS = 16,           /* 112 rows by 384^2 took 400 us on one thread with b packed, 335 without; by 384x1536 1430, then
                                1320; .. */
   MEETING_BYTES = 4096,     /* .. but 42 rows by 1024^2 1240, then 1390, and 112 by 4000x1000, whose rows are not aligned, 10.6 ms,
@@ -36,6 +38,8 @@ static void choose(struct product *p) {
   int64_t chunk = KIR_PRODUCT_BLOCK * (kir_is_float(p->reg) ? 1 : p->packs.together); /* integers have no order */
   bool b = product_is_kept(p) || !is_read_in_place(p);
   p->packs = (struct packing){ .a = a, .b = b, .together = p->packs.together, .chunk = chunk, .held = p->k };
+  int64_t parts = p->c->y.store >= 0 ? MANY_PARTS : PARTS;
+  if (p->threads > NEAR && !p->run && product_cut_tracts(p, product_best_tracts(p), parts)) return;
   p->packs.shares_b = p->packs.b && product_may_share(p);
   product_cut_cells(p, COLUMNS * p->packs.together, PARTS);
 }

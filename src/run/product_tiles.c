@@ -22,6 +22,7 @@ static bool applies(const struct product *p) { return p->unit->deep; }
 static void choose(struct product *p) {
   int together = p->unit->together(p->a.dtype);
   p->packs = (struct packing){ .a = true, .b = true, .together = together, .chunk = CHUNK_BYTES / 4 * together, .held = p->k };
+  if (p->threads > NEAR && product_cut_tracts(p, product_best_tracts(p), PARTS)) return;
   p->packs.shares_b = product_may_share(p);
   product_cut_cells(p, COLUMNS, PARTS);
 }

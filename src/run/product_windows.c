@@ -8,7 +8,8 @@
  * once for a strip and added to each of them. So it is right whatever they are multiplied by, inf and nan among it. 512 channels of
  * 7^2 by 3x3 have a fifth of such rows: eight images on one thread of Zen 4 took 19.7 ms with windows copied, and take 15.5.
  *
- * Where there are columns enough, each cell is a strip of all rows: who multiplies by it packs it, and nobody waits for others. */
+ * Where there are columns enough, each cell is a strip of all rows: who multiplies by it packs it, and nobody waits for others. If
+ * there are no more strips than threads they are tracts (product_tracts.c). */
 #include "run/product.h"
 
 enum {
@@ -35,7 +36,7 @@ static bool goes_by_strips(const struct product *p, int width) {
 static int choose_vectors(const struct product *p, int most) {
   int lanes = p->unit->lanes(p->reg), best = most;
   if (p->wanted == 1 || !goes_by_strips(p, most * lanes)) return most;
-  for (int v = most - 1; v; v--)
+  for (int v = most - 1; v > 1; v--)
     if (divide_up(divide_up(p->n, v * lanes), p->wanted) * v < divide_up(divide_up(p->n, best * lanes), p->wanted) * best) best = v;
   return best;
 }
@@ -56,6 +57,7 @@ static void choose(struct product *p) {
   bool by_strips = goes_by_strips(p, p->cut.width);
   int64_t parts = divide_up(CELL_ROWS, p->cut.part_rows);
   p->packs = (struct packing){ .b = true, .together = 1, .chunk = KIR_PRODUCT_BLOCK, .held = p->k };
+  if (by_strips && p->cut.n_strips <= p->threads && product_cut_tracts(p, p->cut.n_strips, p->cut.n_parts)) return;
   p->packs.shares_b = !by_strips && product_may_share(p);
   product_cut_cells(p, by_strips ? p->cut.width : p->n, by_strips ? p->cut.n_parts : parts);
 }
