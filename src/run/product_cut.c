@@ -14,8 +14,8 @@ enum {
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
   SHARE = 1 << 17,          /* of those who come the least: a step of a decoder takes 2.0 ms on 16 cores if it is GRAIN, then 1.4 */
   FINE_GRAIN = 1 << 15,     /* nor less to share them with one that is awake: 64^3 takes 5.4 us by one, 3.6 by two; .. */
-  FAR_GRAIN = 1 << 18,      /* .. where there are more than NEAR, not less than that: on 16 cores of a Sapphire Rapids 64^3 takes 9.1
-                               us by one, 10 by two (from Python), but a vector by 384^2 is better shared */
+  FAR_GRAIN = 1 << 18,      /* .. where there are more than NEAR, not less than that: on 16 cores of a Sapphire Rapids 64^3 takes
+                               9.1 us by one, 10 by two (from Python), but a vector by 384^2 is better shared */
   READING = 4,              /* products that take as long as to read an element of b: a vector by 512^2 takes 6.8 us on two
                                threads, 12.2 if what is read does not count */
   TURNS = 16                /* of a thread, about: each takes some cells */

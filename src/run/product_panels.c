@@ -9,7 +9,7 @@
 
 enum {
   COLUMNS = 512,            /* of a cell, times what is multiplied together, so that a is packed once for as many products */
-  PARTS = 8,                /* of a cell: 512 products of its 112 rows, 224 KiB, stay in the second cache while strips pass by; .. */
+  PARTS = 8,                /* of a cell: 512 products of its 112 rows, 224 KiB, stay in the second cache as strips pass by; .. */
   MANY_PARTS = 16,          /* .. by many threads, whose second caches are larger, if it is not read again: 2048^3 on 16 cores 11.1
                                ms with 8, 10.8 with 16 */
   FEW_PARTS = 16,           /* 112 rows by 384^2 took 400 us on one thread with b packed, 335 without; by 384x1536 1430, then
