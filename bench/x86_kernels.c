@@ -114,7 +114,7 @@ static void measure(struct kir_kernel *k, const int64_t *sizes, double elements,
   const struct backend *backends[MACHINES] = { &backend_vm, &backend_x86, &backend_x86 };
   struct code *code[MACHINES];
   uint64_t args[] = { 0x3727C5AC };
-  int64_t checks[8] = { 0 };
+  struct finding checks[8] = { { 0 } };
   double *t[MACHINES], compiled[MACHINES];
   make_buffers(k, sizes, bufs, &shape);
   shape_of_rows(&shape, sizes[1]); /* the last axis, wherever rows are folded here */

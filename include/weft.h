@@ -433,8 +433,8 @@ weft_array *weft_windows(weft_array *, int axis, int64_t n, int64_t step, int64_
 
 
 /* ---- Indexing and updates ------------------------------------------------------------------------------------------
- * Negative indices count from the end. An index out of range is an error, found before anything is written; only the
- * bounds of weft_slice are cut to fit, as in Python, also those of a size that is not known yet. */
+ * Negative indices count from the end. An index out of range is an error that names it, found before anything is written; only
+ * the bounds of weft_slice are cut to fit, as in Python, also those of a size that is not known yet. */
 
 #define WEFT_END   INT64_MAX  /* stop, going up */
 #define WEFT_BEGIN INT64_MIN  /* stop, going down */

@@ -40,7 +40,7 @@ static weft_status take_beyond_in_steps(uint64_t tag) {
 
 TEST(an_index_out_of_range_in_a_step_blames_its_own_line) {
   EXPECT_INT(take_beyond_in_steps(11), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: the index at place 0 is out of range for an axis of 64 (step 2 of the loop)");
+  EXPECT_TEXT(weft_message(), "weft_take: the index 70 at place 0 is out of range for an axis of 64 (step 2 of the loop)");
   EXPECT_INT(weft_blame(), 11);
   EXPECT_INT(take_beyond_in_steps(22), WEFT_ERR_INDEX);
   EXPECT_INT(weft_blame(), 22);
@@ -67,7 +67,7 @@ TEST(an_index_out_of_range_in_a_choice_blames_its_own_line_and_no_step) {
   for (int is_heavy = 0; is_heavy < 2; is_heavy++)
     for (uint64_t tag = 11; tag < 13; tag++) {
       EXPECT_INT(take_beyond_in_a_choice(tag, is_heavy), WEFT_ERR_INDEX);
-      EXPECT_TEXT(weft_message(), "weft_take: the index at place 0 is out of range for an axis of 64");
+      EXPECT_TEXT(weft_message(), "weft_take: the index 70 at place 0 is out of range for an axis of 64");
       EXPECT_INT(weft_blame(), tag);
     }
 }

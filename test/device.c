@@ -214,7 +214,7 @@ TEST(an_index_out_of_range_before_until_is_told_with_its_step) {
       weft_set(WEFT_DEVICE, on);
       weft_array *steps, *y = counted_way(50, most, 23, &steps);
       EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_INDEX);
-      EXPECT(strstr(weft_message(), "step 23") && strstr(weft_message(), "out of range for an axis of 23"));
+      EXPECT(strstr(weft_message(), "step 23") && strstr(weft_message(), "the index 23 at place 0 is out of range for an axis of 23"));
       weft_scope_discard(s);
     }
   end();
@@ -229,7 +229,7 @@ TEST(an_index_out_of_range_in_a_loop_on_a_device_is_told_with_its_step) {
     float got;
     weft_array *y = long_way(weft_integer(4), weft_from(WEFT_I64, WEFT_DIMS(4), places), false);
     EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_INDEX);
-    EXPECT(strstr(weft_message(), "step 2") && strstr(weft_message(), "out of range for an axis of 64"));
+    EXPECT(strstr(weft_message(), "step 2") && strstr(weft_message(), "the index 64 at place 0 is out of range for an axis of 64"));
   }
   weft_scope_discard(s);
   end();
@@ -329,7 +329,7 @@ TEST(an_index_out_of_range_is_found_on_a_device) {
   int32_t at[] = { 0, 5, N, 3 };
   weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(4), at), *y = weft_take(ramp(), 1, &i);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: the index at place 2 is out of range for an axis of 100000");
+  EXPECT_TEXT(weft_message(), "weft_take: the index 100000 at place 2 is out of range for an axis of 100000");
   weft_scope_discard(s);
   end();
 }

@@ -335,9 +335,9 @@ TEST(an_index_out_of_range_names_the_function_that_was_called) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(4, 2), 1), *i = weft_from(WEFT_I32, 0, NULL, &(int32_t){ 4 });
   weft_array *bad[] = { weft_at(x, 0, i), weft_window(x, 0, i, 1), weft_take(x, 1, &i) };
-  const char *says[] = { "weft_at: the index at place 0 is out of range for an axis of 4",
-                         "weft_window: the index at place 0 is out of range for an axis of 4",
-                         "weft_take: the index at place 0 is out of range for an axis of 4" };
+  const char *says[] = { "weft_at: the index 4 at place 0 is out of range for an axis of 4",
+                         "weft_window: the index 4 at place 0 is out of range for an axis of 4",
+                         "weft_take: the index 4 at place 0 is out of range for an axis of 4" };
   for (int k = 0; k < 3; k++) {
     EXPECT_INT(weft_eval(1, &bad[k]), WEFT_ERR_INDEX);
     EXPECT_TEXT(weft_message(), says[k]);

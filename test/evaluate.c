@@ -156,7 +156,7 @@ TEST(an_index_that_is_the_same_everywhere_is_checked) {
   weft_array *i = weft_broadcast(weft_from(WEFT_I64, 0, NULL, (int64_t[]){ 2 }), WEFT_DIMS(3)), *x = weft_full(WEFT_F32, WEFT_DIMS(2), 1);
   weft_array *y = weft_exp(weft_take(x, 1, &i));
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: the index at place 0 is out of range for an axis of 2");
+  EXPECT_TEXT(weft_message(), "weft_take: the index 2 at place 0 is out of range for an axis of 2");
   weft_scope_discard(s);
 }
 

@@ -64,6 +64,26 @@ static struct far *far_of(const struct device *d) { return d->self; }
 
 static void advance(struct far *f, enum queue q, uint64_t point);
 
+static void lower(int64_t *word, int64_t to) { if (to < *word) *word = to; }
+
+/* As the threads of a device would: see struct finding_words. */
+static void write_words(struct finding_words *w, struct finding f) {
+  if (f.place == NOTHING_FOUND) return;
+  lower(&w->place, f.place);
+  for (int i = 0; i < FINDING_PARTS; i++)
+    lower(&w->part[i], f.place << FINDING_BITS | (int64_t)((uint64_t)f.value >> i * FINDING_BITS & ((1u << FINDING_BITS) - 1)));
+}
+
+static bool run_there(const struct code *c, const struct launch *l) {
+  struct finding found[64];
+  struct launch here = *l;
+  here.checks = found;
+  findings_clear(found, c->facts.n_checks);
+  if (launch_run(&backend_vm, c->vm, c->k, &c->facts, &here, 2)) return false;
+  for (int i = 0; i < c->facts.n_checks; i++) write_words(&l->words[i], found[i]);
+  return true;
+}
+
 /* A device has scratch of its own: want of memory on the host does not reach its kernels. */
 static void run_kernel(struct far *f, struct work_item *w) {
   counts.runs++;
@@ -71,7 +91,7 @@ static void run_kernel(struct far *f, struct work_item *w) {
   if (is_over(&far_runs_left)) f->is_lost = true;
   bool is_stopped = w->launch.stop.at && w->launch.stop.number == f->stopped;
   if (is_stopped) counts.stopped++;
-  if (!f->is_lost && !is_stopped && launch_run(&backend_vm, w->code->vm, w->code->k, &w->code->facts, &w->launch, 2)) f->is_lost = true;
+  if (!f->is_lost && !is_stopped && !run_there(w->code, &w->launch)) f->is_lost = true;
   mem_fail_pause(false);
   if (far_cancel_after_run) *(volatile int *)(uintptr_t)far_cancel_after_run = 1;
 }
@@ -275,7 +295,7 @@ static struct launch keep_launch(const struct code *c, const struct launch *l, v
   if (c->k->n_sizes) memcpy(at + bufs, l->sizes, sizes - sizeof *l->sizes);
   if (c->k->n_args) memcpy(at + bufs + sizes, l->args, args - sizeof *l->args);
   return (struct launch){ .sizes = (int64_t *)(at + bufs), .args = (uint64_t *)(at + bufs + sizes), .bufs = b, .parts = l->parts, .stop = l->stop,
-                          .checks = l->checks ? (int64_t *)near((uint64_t)(uintptr_t)l->checks) : NULL };
+                          .words = l->words ? (struct finding_words *)near((uint64_t)(uintptr_t)l->words) : NULL };
 }
 
 static int launch(const struct device *d, const struct code *c, const struct launch *l) {

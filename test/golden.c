@@ -299,7 +299,7 @@ TEST(gather_out_of_range_is_an_error_that_names_the_index) {
   int32_t at[] = { 0, 1, -3, 2, 7 };
   weft_array *x = drawn_floats(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: the index at place 4 is out of range for an axis of 3");
+  EXPECT_TEXT(weft_message(), "weft_take: the index 7 at place 4 is out of range for an axis of 3");
   weft_scope_discard(s);
 }
 

@@ -116,7 +116,7 @@ TEST(cuda_bundles_check_indices) {
     weft_call(f, 2, (weft_array *[]){ x, at }, 1, &out);
     if (i % 2) EXPECT_OK(weft_eval_async(1, &out));
     EXPECT_INT(weft_read(out, WEFT_F32, got, sizeof got), is_bad ? WEFT_ERR_INDEX : WEFT_OK);
-    if (is_bad) EXPECT(strstr(weft_message(), "the index at place 3 is out of range for an axis of 40"));
+    if (is_bad) EXPECT(strstr(weft_message(), "the index 40 at place 3 is out of range for an axis of 40"));
     weft_scope_discard(inside);
   }
   weft_set(WEFT_DEVICE, 0);

@@ -99,7 +99,7 @@ struct world {
   struct bound bufs[BUFS];
   void *memory[BUFS];
   int64_t count[BUFS];
-  int64_t checks[CHECKS];
+  struct finding checks[CHECKS];
 };
 
 static double number_of(const struct trial *t, const char *name, double otherwise) {
@@ -200,7 +200,7 @@ static void world_make(struct world *w, const struct kir_kernel *k, const struct
     bind(w, b, is_reversed);
     fill(w, b, !t->close);
   }
-  for (int i = 0; i < CHECKS; i++) w->checks[i] = INT64_MAX;
+  for (int i = 0; i < CHECKS; i++) w->checks[i] = (struct finding){ NOTHING_FOUND, 0 };
 }
 
 static void world_free(struct world *w) {
@@ -275,7 +275,8 @@ static void compare(const struct world *gpu, const struct world *vm, double clos
         test_fail(__FILE__, __LINE__, "%s: %s at %lld: %.9g, not %.9g", vm->k->name, vm->k->bufs[b].name, (long long)i,
                   as_number(gpu, b, i), as_number(vm, b, i));
   }
-  for (int i = 0; i < CHECKS; i++) EXPECT_INT(gpu->checks[i], vm->checks[i]);
+  for (int i = 0; i < CHECKS; i++) EXPECT_INT(gpu->checks[i].place, vm->checks[i].place);
+  for (int i = 0; i < CHECKS; i++) EXPECT_INT(gpu->checks[i].value, vm->checks[i].value);
 }
 
 static void try(struct kir_kernel *k, const struct trial *t, bool is_reversed) {

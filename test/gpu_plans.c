@@ -387,7 +387,7 @@ TEST(cuda_finds_indices_out_of_range_and_goes_on) {
     at[4] = k ? 1 : 7;
     weft_array *x = drawn_floats(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
     EXPECT_INT(weft_eval(1, &y), k ? WEFT_OK : WEFT_ERR_INDEX);
-    if (!k) EXPECT_TEXT(weft_message(), "weft_take: the index at place 4 is out of range for an axis of 3");
+    if (!k) EXPECT_TEXT(weft_message(), "weft_take: the index 7 at place 4 is out of range for an axis of 3");
     weft_scope_discard(s);
   }
 }

@@ -14,7 +14,8 @@ struct job {
   struct kir_kernel *k;
   struct kir_facts facts;
   struct code *code;
-  int64_t size[4], checks[4], bytes[8];
+  int64_t size[4], bytes[8];
+  struct finding checks[4];
   uint64_t arg[4], loads[8];
   struct bound bound[8];
 };
@@ -43,7 +44,7 @@ static bool job_open(struct job *j, const char *name, const int64_t *sizes, int 
   EXPECT(!kir_verify(j->k) && kir_legalise(j->k));
   j->facts = kir_facts(j->k);
   for (int i = 0; i < j->k->n_sizes; i++) j->size[i] = sizes[i];
-  for (int i = 0; i < 4; i++) j->checks[i] = INT64_MAX, j->arg[i] = 0x3f000000;
+  for (int i = 0; i < 4; i++) j->checks[i] = (struct finding){ NOTHING_FOUND, 0 }, j->arg[i] = 0x3f000000;
   for (int b = 0; b < j->k->n_bufs; b++) {
     const struct kir_buf *buf = &j->k->bufs[b];
     int64_t n = 1;
@@ -163,7 +164,8 @@ TEST(launch_reports_the_lowest_bad_index_whatever_thread_meets_it) {
   int64_t *idx = j.bound[0].data;
   idx[299999] = -1, idx[123456] = 64, idx[200000] = 1 << 20;
   EXPECT_INT(job_run(&j, 3), 0);
-  EXPECT_INT(j.checks[0], 123456);
+  EXPECT_INT(j.checks[0].place, 123456);
+  EXPECT_INT(j.checks[0].value, 64);
   job_close(&j);
 }
 

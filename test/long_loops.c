@@ -64,7 +64,7 @@ TEST(a_step_that_fails_is_named) {
   weft_array *y = weft_loop_last(l, c);
   weft_loop_close(l);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-  EXPECT_TEXT(weft_message(), "weft_take: the index at place 0 is out of range for an axis of 3 (step 3 of the loop)");
+  EXPECT_TEXT(weft_message(), "weft_take: the index 7 at place 0 is out of range for an axis of 3 (step 3 of the loop)");
   weft_scope_discard(s);
 }
 

@@ -14,7 +14,7 @@ static const char scatter_prod[] =
   "  in idx:i64[N], v:f32[N]\n"
   "  inout y:f32[S]\n"
   "  par q in blocks(N, 4096) private y mul {\n"
-  "    lane i in block q { k = load idx[i]; check and(le(0, k), lt(k, S)) at i; store y[k] mul = load v[i] }\n"
+  "    lane i in block q { k = load idx[i]; check and(le(0, k), lt(k, S)) at i of k; store y[k] mul = load v[i] }\n"
   "  }\n"
   "}\n";
 

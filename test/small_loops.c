@@ -283,7 +283,7 @@ TEST(an_index_out_of_range_ends_a_small_loop_with_the_message_of_its_step) {
     const char *plan = weft_show(1, &y, "plan");
     EXPECT(plan && !strstr(plan, "scan_small") == !fuses && !strstr(plan, "step by step") == fuses);
     EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
-    EXPECT_TEXT(weft_message(), "weft_put: the index at place 1 is out of range for an axis of 3 (step 2 of the loop)");
+    EXPECT_TEXT(weft_message(), "weft_put: the index 4 at place 1 is out of range for an axis of 3 (step 2 of the loop)");
     compiled_use(NULL);
     plan_use_fusing(true);
     plan_drop_all();

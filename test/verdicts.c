@@ -33,7 +33,7 @@ static void until_launched(int64_t n) {
 
 static void expect_index_error(weft_status status) {
   EXPECT_INT(status, WEFT_ERR_INDEX);
-  EXPECT(strstr(weft_message(), "the index at place 63 is out of range for an axis of 64"));
+  EXPECT(strstr(weft_message(), "the index 64 at place 63 is out of range for an axis of 64"));
 }
 
 TEST(checks_of_what_is_started_are_read_where_values_leave) {

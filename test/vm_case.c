@@ -202,8 +202,8 @@ static int run_in_parts(const struct vm_case *c, const struct code *code, struct
 static void run_once(struct vm_case *c, const struct code *code, enum view view, enum way way, void **got, uint64_t *loads) {
   struct bound bound[CASE_BUFS] = {{0}};
   void *memory[CASE_BUFS] = {0};
-  int64_t checks[8];
-  for (int i = 0; i < 8; i++) checks[i] = INT64_MAX;
+  struct finding checks[8];
+  findings_clear(checks, 8);
   for (int b = 0; b < c->k->n_bufs; b++) {
     const struct kir_buf *buf = &c->k->bufs[b];
     int64_t offset, room;
@@ -220,7 +220,9 @@ static void run_once(struct vm_case *c, const struct code *code, enum view view,
                : launch_run(&backend_vm, code, c->k, &c->facts, &l, way == THREADS_3 ? 3 : way == THREADS_2 ? 2 : 1);
   if (failed) test_fail(__FILE__, __LINE__, "%s: status %d", c->k->name, failed);
   for (int i = 0; i < c->facts.n_checks; i++)
-    if (checks[i] != c->check[i]) test_fail(__FILE__, __LINE__, "%s: check %d says %lld, not %lld", c->k->name, i, (long long)checks[i], (long long)c->check[i]);
+    if (checks[i].place != c->check[i] || checks[i].value != c->check_of[i])
+      test_fail(__FILE__, __LINE__, "%s: check %d says %lld of %lld, not %lld of %lld", c->k->name, i, (long long)checks[i].place,
+                (long long)checks[i].value, (long long)c->check[i], (long long)c->check_of[i]);
   for (int b = 0; b < c->k->n_bufs; b++) {
     const struct kir_buf *buf = &c->k->bufs[b];
     int w = width(buf->dtype);

@@ -13,7 +13,7 @@ struct vm_case {
   int64_t size[8], dims[CASE_BUFS][CASE_RANK], n[CASE_BUFS]; /* n: elements */
   uint64_t arg[8];
   void *in[CASE_BUFS], *want[CASE_BUFS]; /* row-major, memory dtype: what is there before, and after */
-  int64_t check[8];                      /* expected, by site; INT64_MAX: none */
+  int64_t check[8], check_of[8];         /* expected, by site: the place, INT64_MAX: none; what it is of */
   uint64_t loads[CASE_BUFS];             /* of the first run */
   bool ignore_order;                     /* do not cut it: the kernel is run once with lo = 0 */
 };

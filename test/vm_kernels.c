@@ -335,7 +335,7 @@ static int64_t *indices(struct vm_case *c, int64_t n, int64_t slots, bool wild) 
 }
 static void failing(struct vm_case *c, const int64_t *idx, int64_t n, int64_t lo, int64_t hi) {
   for (int64_t i = n - 1; i >= 0; i--)
-    if (idx[i] < lo || idx[i] >= hi) c->check[0] = i;
+    if (idx[i] < lo || idx[i] >= hi) c->check[0] = i, c->check_of[0] = lo < 0 && idx[i] < 0 ? idx[i] + hi : idx[i];
 }
 static void embedding(struct vm_case *c) {
   F(w); WANT(y); N(R); N(C); N(V);

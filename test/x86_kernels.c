@@ -32,7 +32,7 @@ struct memory {
   size_t bytes;
   weft_dtype dtype;          /* of its elements */
   struct bound bound;
-  int64_t checks[8];         /* of the first buffer: the slots of the launch */
+  struct finding checks[8];  /* of the first buffer: the slots of the launch */
 };
 
 static int element_bytes(weft_dtype d) {
@@ -223,7 +223,8 @@ static void report(const struct problem *p, int buf, int64_t at) {
 }
 
 static void compare(const struct problem *p, struct memory *vm, struct memory *x86) {
-  for (int i = 0; i < 8; i++) EXPECT_INT(x86[0].checks[i], vm[0].checks[i]);
+  for (int i = 0; i < 8; i++) EXPECT_INT(x86[0].checks[i].place, vm[0].checks[i].place);
+  for (int i = 0; i < 8; i++) EXPECT_INT(x86[0].checks[i].value, vm[0].checks[i].value);
   for (int i = 0; i < p->k->n_bufs; i++) {
     int64_t at = memory_difference(&vm[i], &x86[i]);
     if (at >= 0) report(p, i, at);
@@ -254,7 +255,7 @@ static void fill_both(const struct problem *p, const struct kir_facts *f, struct
     memory_fill(&vm[i], p->specials);
     if (p->n_indices && !strcmp(p->k->bufs[i].name, "k")) fill_indices(p, &vm[i]);
     memcpy(x86[i].first, vm[i].first, vm[i].bytes);
-    for (int j = 0; j < 8; j++) vm[i].checks[j] = x86[i].checks[j] = INT64_MAX;
+    for (int j = 0; j < 8; j++) vm[i].checks[j] = x86[i].checks[j] = (struct finding){ NOTHING_FOUND, 0 };
     vm[i].bound.in_register_dtype = x86[i].bound.in_register_dtype = is_private(f, i);
   }
 }
@@ -424,7 +425,7 @@ static const char nests[] =
   "kernel bool_args { size N arg p:bool, q:i32, h:f64 in x:f32[N], y:f64[N] out z:f32[N], w:f64[N]\n"
   "  lane i in N { store z[i] = select(p, load x[i], cast.f32(q)) store w[i] = select(p, h, load y[i]) } }\n"
   "kernel take_rows { size R, C, V in x:f32[V,C], k:i64[R] out y:f32[R,C], z:f32[R] par r in R { i = load k[r]; lane c in C {\n"
-  "  n = select(lt(i, 0), add(i, V), i); check and(le(0, n), lt(n, V)) at r\n"
+  "  n = select(lt(i, 0), add(i, V), i); check and(le(0, n), lt(n, V)) at r of n\n"
   "  v = exp(load x[n,c]); store y[r,c] = v; s = fold add(v) } store z[r] = s } }\n"
   "kernel shifted { size R, C in x:f32[R+3,C], w:f32[R] out y:f32[R,C] par r in R { lane c in C {\n"
   "  i = add(r, 2); b = mul(load w[r], load w[R-1-r]); store y[r,c] = fma(load x[i,c], b, load x[i+1,c]) } } }\n"
@@ -433,17 +434,17 @@ static const char nests[] =
   "kernel uniform_64 { size N in x:i32[] out y:i64[N]  %1 = load x[] %2 = cast.i64(%1) lane i in N { store y[i] = %2 } }\n"
   "kernel branches { size R, C in k:i64[R], x:f32[R,C], p:f32[R] out y:f32[R,C], z:f32[R], n:i64[R] par r in R {\n"
   "  i = load k[r]; a = load p[r]; c0 = lt(a, 0f00000000)\n"
-  "  if c0 { lane c in C { v = load x[r,c]; s = fold add(v) } check le(0, i) at r; yield t = add(s, a) else a; yield m = add(i, 1) else i }\n"
+  "  if c0 { lane c in C { v = load x[r,c]; s = fold add(v) } check le(0, i) at r of i; yield t = add(s, a) else a; yield m = add(i, 1) else i }\n"
   "  store z[r] = t store n[r] = m; check lt(i, R) at i; lane c in C { store y[r,c] = mul(load x[r,c], t) } } }\n"
   "kernel local_rows { size R, C in x:f32[R,C] out y:f32[R,C], o:bool[R,C] par r in R {\n"
   "  local a:f32[2,C] local b:bool[C]\n"
   "  lane c in C { v = load x[r,c]; store a[0,c] = v store a[1,c] = mul(v, v) store b[c] = lt(v, 0f00000000) }\n"
   "  lane c in C { store y[r,c] = add(load a[0,C-1-c], load a[1,c]) store o[r,c] = not(load b[C-1-c]) } } }\n"
   "kernel late_check { size R, C in k:i64[R] inout y:f32[R,C], z:f32[R,C] par r in R { i = load k[r]; lane c in C {\n"
-  "  store y[r,c] = 0f3f800000; check le(0, i) at r; store z[r,c] = 0f40000000 } } }\n"
+  "  store y[r,c] = 0f3f800000; check le(0, i) at r of i; store z[r,c] = 0f40000000 } } }\n"
   "kernel lane_branches { size N, M in k:i64[N], x:f32[M], z:f32[N], b:f16[M] out y:f32[N], n:i32[N], h:f16[N], o:bool[N] lane i in N {\n"
   "  j = load k[i]; a = load z[i]; p = and(le(0, j), lt(j, M)); q = lt(a, 0f00000000)\n"
-  "  if p { v = load x[j]; u = load b[M-1-j]; v2 = add(v, v); if q { yield w = add(v2, u) else v } check lt(w, 0f40a00000) at i; store h[i] = u\n"
+  "  if p { v = load x[j]; u = load b[M-1-j]; v2 = add(v, v); if q { yield w = add(v2, u) else v } check lt(w, 0f40a00000) at i of j; store h[i] = u\n"
   "    yield s = w else a; yield c = add(cast.i32(j), 1:i32) else -7:i32; yield t = lt(v, u) else q }\n"
   "  store y[i] = s store n[i] = c store o[i] = t } }\n"
   "kernel lane_until { size N, T in x:f32[N], z:f32[T,N] out y:f32[N], n:i32[N], s:f32[N] lane i in N { a = load x[i]\n"
@@ -467,6 +468,10 @@ static const char nests[] =
   "  store c[] add = mul(N, 3) store c[] min = M }\n"
   "kernel counter_in_index { size R, C, V in x:f32[V,R,C], k:i64[] out y:f32[R,C] lane r in R { i = load k[]\n"
   "  serial c in C { n = select(lt(i, 0), add(i, V), i); check and(le(0, n), lt(n, V)) at 0; store y[r,c] = load x[n,r,c] } } }\n"
+  "kernel takes_by_place { size R, C, V in x:f32[V], k:i64[R,C] out y:f32[R,C], z:f32[R], w:f32[C,R] par r in R {\n"
+  "  lane c in C { j = load k[r,c]; check lt(cast.u64(j), cast.u64(V)) at r*C+c of j; v = load x[j]; store y[r,c] = v; s = fold add(v) }\n"
+  "  store z[r] = s; lane c in C { serial t in 3 { j2 = load k[r,c]; check le(-3, j2) at 3*C*r+c+C*t of add(j2, t) }\n"
+  "    store w[C-1-c,r] = load y[r,c] } } }\n"
   "kernel along_rows { size R, C in x:f32[20*R,C], k:i32[20*R,C], w:f32[20*R] out y:f32[20*R,C], z:i32[20*R,C], t:f32[20*R]\n"
   "  lane r in 20*R { b = load w[r]; serial c in C { carry a = b; carry m = 0:i32; n = add(mul(a, b), load x[r,c]); o = max(m, load k[r,c])\n"
   "    store y[r,c] = add(b, n); store z[r,c] = o; next a = n, m = o } store t[r] = a } }\n"
@@ -609,7 +614,7 @@ TEST(arrays_read_across_have_the_same_bits_by_tiles) {
 
 #define INDEXED(name, index, dtype, how)                                                                                   \
   "kernel " name " { size N, S in k:" index "[N], v:" dtype "[N] inout y:" dtype "[S] lane i in N {\n"                     \
-  "  j = cast.i64(load k[i]); n = select(lt(j, 0), add(j, S), j); check lt(cast.u64(n), cast.u64(S)) at i\n"               \
+  "  j = cast.i64(load k[i]); n = select(lt(j, 0), add(j, S), j); check lt(cast.u64(n), cast.u64(S)) at i of n\n"          \
   "  store y[n] " how " = load v[i] } }\n"
 
 /* All indices from 0 on, some from the end, few beyond it: each has a way of its own through the code. */
@@ -619,11 +624,11 @@ TEST(stores_through_an_index_have_the_same_bits_whatever_the_indices) {
     INDEXED("d", "i64", "i64", "min") INDEXED("e", "i32", "i32", "") INDEXED("f", "i16", "u32", "xor")
     INDEXED("g", "i32", "bf16", "") INDEXED("h", "i64", "i64", "mul") INDEXED("i", "i32", "bool", "or")
     "kernel j { size N, S in k:i32[N], v:f32[N] inout y:f32[S], z:f32[N] lane i in N {\n"
-    "  j = cast.i64(load k[i]); check le(0, j) at i; check lt(j, S) at sub(N, i); a = load v[i]; store z[i] = mul(a, a) store y[j] add = a } }\n"
+    "  j = cast.i64(load k[i]); check le(0, j) at i of j; check lt(j, S) at sub(N, i) of j; a = load v[i]; store z[i] = mul(a, a) store y[j] add = a } }\n"
     "kernel l { size N, S in k:i32[N], v:f32[N] inout y:f32[S] par q in blocks(N, 4096) private y add { lane i in block q {\n"
-    "  j = cast.i64(load k[i]); p = and(le(0, j), lt(j, S)); check p at i; store y[j] add = load v[i] } } }\n"
+    "  j = cast.i64(load k[i]); p = and(le(0, j), lt(j, S)); check p at 2*i+N of j; store y[j] add = load v[i] } } }\n"
     "kernel m { size N, S in k:i64[N], x:f32[S] out y:f32[N] lane i in N {\n"
-    "  j = load k[i]; p = and(le(0, j), lt(j, S)); check p at i; a = load x[j]; check lt(a, 0f40a00000) at i; store y[i] = a } }\n";
+    "  j = load k[i]; p = and(le(0, j), lt(j, S)); check p at N-i of add(j, 1); a = load x[j]; check lt(a, 0f40a00000) at i of S; store y[i] = a } }\n";
   enum { S = 1000, KERNELS = 12 };
   static const int64_t ranges[][2] = { { 0, S }, { -S, 2 * S }, { -S - 1, 2 * S + 1 }, { 0, S + 1 }, { -1, S + 2 }, { S, 5 } };
   if (!has_machine()) return;

@@ -25,6 +25,39 @@ def test_an_error_of_evaluation_names_the_line_that_built_it():
     assert line in str(caught.value)
 
 
+X, Y = weft.arange(10), weft.zeros((4, 5, 6))
+TWO = weft.array(np.array([[0, 1, 2], [3, 4, 17], [5, -11, 6]]))
+weft.eval(X, Y, TWO)
+
+
+@pytest.mark.parametrize("program, says", [
+    (lambda: X[TWO], "take: the index 17 at place 5 is out of range for an axis of 10 "),
+    (lambda: X[TWO.T].sum(), "take: the index -11 at place 5 is out of range for an axis of 10 "),
+    (lambda: weft.take(Y, weft.array([[0, 1], [4, -7]]), axis=1), "take: the index -7 at place 3 is out of range for an axis of 5 "),
+    (lambda: Y[weft.array([[0], [3]]), weft.array([0, 4, 5])], "take: the index 5 at place 2 is out of range for an axis of 5 "),
+    (lambda: weft.take_along_axis(Y, weft.full((4, 2, 6), -6), axis=1),
+     "take_along_axis: the index -6 at place 0 is out of range for an axis of 5 "),
+    (lambda: weft.compile(lambda i: X[i * 2] + 1)(TWO), "take: the index 34 at place 5 is out of range for an axis of 10 "),
+    (lambda: weft.vmap(lambda i: X[i])(TWO), "take: the index 17 at place 5 is out of range for an axis of 10 "),
+    (lambda: weft.bincount(weft.array([1, 2, -3])), "bincount: element 2 is -3: below 0"),
+])
+@pytest.mark.parametrize("starts", [False, True])
+def test_an_index_out_of_range_is_named_with_its_place(program, says, starts):
+    with pytest.raises(IndexError) as caught:
+        y = program()
+        if starts:
+            weft.async_eval(y)
+        y.tolist()
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_an_index_of_any_dtype_is_named_as_it_was_given(dtype):
+    index = np.iinfo(dtype).min if dtype[0] == "i" else 200
+    with pytest.raises(IndexError, match=f"^take: the index {index} at place 1 is out of range for an axis of 10 "):
+        weft.eval(X[weft.array(np.array([3, index], dtype=dtype))])
+
+
 def test_a_line_inside_a_transform_is_the_users():
     with pytest.raises(ValueError) as caught:
         weft.grad(lambda x: (x + weft.zeros(3)).sum())(weft.zeros(2))

@@ -41,11 +41,39 @@ struct bound {                       /* a buffer bound for a launch */
   bool in_register_dtype;            /* private copies: elements are of the register dtype, row-major */
 };
 
+/* What a check has found: the lowest place that fails, and what it is of there. Place NOTHING_FOUND: none fails. */
+#define NOTHING_FOUND INT64_MAX
+struct finding { int64_t place, value; };
+
+/* The same in the memory of a device, where any number of threads find something at once and each word only becomes less. The
+ * value is cut into three, each below the place it belongs to: so the least words are all of the lowest place. All NOTHING_FOUND:
+ * none fails. Places of 2^41 and beyond have no value here: `found_there` says so. */
+enum { FINDING_PARTS = 3, FINDING_BITS = 22 };
+struct finding_words { int64_t place, part[FINDING_PARTS]; };
+
+static inline bool found_there(const struct finding_words *w, struct finding *f) { /* false: the place alone */
+  uint64_t value = 0;
+  bool is_whole = true;
+  for (int i = 0; i < FINDING_PARTS; i++) {
+    is_whole &= w->part[i] >> FINDING_BITS == w->place;
+    value |= ((uint64_t)w->part[i] & ((1u << FINDING_BITS) - 1)) << i * FINDING_BITS;
+  }
+  *f = (struct finding){ w->place, is_whole ? (int64_t)value : 0 };
+  return is_whole;
+}
+
+static inline void words_clear(struct finding_words w[], int64_t n) {
+  for (int64_t i = 0; i < n; i++) w[i] = (struct finding_words){ NOTHING_FOUND, { NOTHING_FOUND, NOTHING_FOUND, NOTHING_FOUND } };
+}
+
 struct launch {
   const int64_t *sizes;              /* by position among kernel->sizes */
   const uint64_t *args;              /* bit patterns, by position among kernel->args */
   const struct bound *bufs;          /* by buffer index; tables and locals: ignored */
-  int64_t *checks;                   /* by site: lowest failing index seen so far, INT64_MAX if none; lowered atomically */
+  union {                            /* by site: what was found so far */
+    struct finding *checks;          /* on the host: one thread's */
+    struct finding_words *words;     /* on a device: at an address of its own */
+  };
   int64_t lo, hi;                    /* part of the outermost loop (kir_facts.outer); ignored if there is none */
   const volatile int *cancel;        /* polled now and then inside long loops; NULL: never. Stops early if set */
   struct stop { uint64_t at, number; } stop; /* on a device: long loops end once this number is at that address; at 0: never */
@@ -98,7 +126,7 @@ struct routine_call {
   int n_arrays;
   const struct routine_array *array;
   int64_t n_problems, number[ROUTINE_NUMBERS]; /* number: what else there is to know, as the name says */
-  int64_t *checks;                       /* as of a launch, in the memory of the device */
+  struct finding_words *words;           /* of its checks, in the memory of the device */
 };
 
 struct bundle; /* launches that a device is handed at once, owned by its back end */
@@ -133,7 +161,7 @@ struct device {
   int (*announce)(const struct device *, const struct code *, const struct launch *); /* such a launch will come, of the same sizes
                                             and strides: compiles what it takes, so that it need not then. NULL: nothing is left */
   int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound
-                                            addresses and those of checks are the device's own */
+                                            addresses and those of words are the device's own */
   int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none
                                             for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
   void (*show_routine)(const struct device *, const struct routine_call *, bool is_machine_code, struct text *); /* PTX otherwise */
@@ -147,7 +175,7 @@ struct device {
   bool (*looks)(const struct code *);    /* a kernel with loops that may be stopped; NULL: none is, as the next */
   int (*stop_open)(const struct device *, struct stop *); /* a place for launches to look at, and a number that nobody has had */
   int (*stop)(const struct device *, const struct stop *); /* what looks there ends soon, with whatever it has */
-  /* Words of INT64_MAX in the device's memory, for the checks of runs to come; CANNOT: there are none left. NULL: there is no such
+  /* Clear words in the device's memory for n checks of runs to come; CANNOT: there are none left. NULL: there is no such
    * thing. give: no kernel that was not enqueued yet writes to them; are_clean: none has changed them, and all that might are
    * done. */
   int (*words_take)(const struct device *, int n, uint64_t *at);

@@ -226,7 +226,20 @@ static void with_values(struct kir_builder *b, enum kir_kind kind, int n, const 
   if (s) copy(s->in, n, in);
 }
 
-void kir_check(struct kir_builder *b, int ok, int at) { with_values(b, KIR_CHECK, 2, (int[]){ ok, at }); }
+/* A value that is no axis and no size, alone; -1: it is a sum of products, or has none of its own. */
+static int lone_result(const struct kir_kernel *k, struct kir_lin l) {
+  bool is_one = l.n == 1 && l.term[0].n == 1 && l.term[0].coef == 1;
+  int v = is_one ? l.term[0].val[0] : -1;
+  return is_one && k->vals[v].kind != KIR_AXIS && k->vals[v].kind != KIR_SIZE ? v : -1;
+}
+
+void kir_check(struct kir_builder *b, int ok, struct kir_lin at, int of) {
+  int v = lone_result(b->k, at);
+  struct kir_stmt *s = append(b, KIR_CHECK, 0, v < 0 ? 2 : 3, 0, v < 0);
+  if (!s) return;
+  copy(s->in, s->n_in, (int[]){ ok, of, v });
+  if (v < 0) s->at[0] = at;
+}
 void kir_until(struct kir_builder *b, int stop) { with_values(b, KIR_UNTIL, 1, &stop); }
 void kir_keep(struct kir_builder *b, int v) {
   struct kir_block *block = b->open[(b->depth < OPEN_MAX ? b->depth : OPEN_MAX) - 1];

@@ -195,10 +195,11 @@ struct kir_stmt {
   int buf;                 /* LOAD, STORE, LOCALS: index into kernel->bufs */
   int var;                 /* loops: the loop variable's value; KIR_BLOCK: block_of names the par variable */
   int block_of;
-  int n_out, n_in, n_from; /* NEXT: out are the carries, in their new values. IF, UNTIL: in[0]. CHECK: in = bool, i64 */
+  int n_out, n_in, n_from; /* NEXT: out are the carries, in their new values. IF, UNTIL: in[0]. CHECK: in = bool, what it is of */
   int *out, *in, *from;    /* CARRY: out[0], in[0]. YIELD: out[0] = in[0] else in[1]. KEEP: in. FOLD, PREFIX: from */
   int n_at;
-  struct kir_lin *at;      /* LOAD, STORE: subscripts. Loops: at[0] = n, at[1] = b of blocks(n, b) */
+  struct kir_lin *at;      /* LOAD, STORE: subscripts. Loops: at[0] = n, at[1] = b of blocks(n, b). CHECK: at[0] = the place of
+                              axes and sizes; n_at 0: it is the value in[2] */
   int n_private;
   struct kir_private *private;
   struct kir_block body;   /* loops, IF */
@@ -282,7 +283,7 @@ int kir_owns(struct kir_builder *, int q, int k);
 void kir_call(struct kir_builder *, int fn, int n_in, const int in[], int out[]);
 int kir_load(struct kir_builder *, int buf, const struct kir_lin at[]);
 void kir_store(struct kir_builder *, int buf, const struct kir_lin at[], int op_or_set, int value);
-void kir_check(struct kir_builder *, int ok, int at);
+void kir_check(struct kir_builder *, int ok, struct kir_lin at, int of);
 int kir_loop(struct kir_builder *, enum kir_kind, const char *name, struct kir_lin n); /* opens; returns the variable */
 int kir_loop_blocks(struct kir_builder *, const char *name, struct kir_lin n, struct kir_lin b); /* par .. in blocks */
 int kir_loop_block(struct kir_builder *, enum kir_kind, const char *name, int q);      /* .. in block q */

@@ -59,7 +59,7 @@ const char *name_put(struct kir_kernel *k, const char *s, size_t n, enum name_ki
 /* ---- Words of the language ---- */
 
 static const char *const words[] = { "kernel", "size", "arg", "in", "out", "inout", "table", "fn", "par", "serial",
-  "lane", "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "fold", "prefix", "from", "load",
+  "lane", "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "of", "fold", "prefix", "from", "load",
   "store", "blocks", "block", "private", "return", "true", "false", "set" };
 enum { N_WORDS = sizeof words / sizeof *words, RESERVED = N_WORDS + KIR_OPS };
 

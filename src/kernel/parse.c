@@ -435,10 +435,20 @@ static void keep_stmt(struct parser *p) {
   while (accept(p, ","));
 }
 
+/* An index, or a value; the first name may be that of an instruction. */
+static struct kir_lin place(struct parser *p) {
+  if (is(p, "-") || p->tok.kind != T_NAME) return index_of(p);
+  struct kir_lin t = kir_lin_val(p->k, operand(p));
+  while (accept(p, "*")) t = kir_lin_mul(p->k, t, factor(p));
+  if (is(p, "-")) return kir_lin_add(p->k, t, index_of(p));
+  return accept(p, "+") ? kir_lin_add(p->k, t, index_of(p)) : t;
+}
+
 static void check_stmt(struct parser *p) {
   int ok = operand(p);
   expect(p, "at");
-  kir_check(&p->b, ok, operand(p));
+  struct kir_lin at = place(p);
+  kir_check(&p->b, ok, at, accept(p, "of") ? operand(p) : kir_lit_int(p->k, WEFT_I64, 0));
 }
 
 static void yield_stmt(struct parser *p) {

@@ -203,6 +203,17 @@ static void put_two(struct kir_printer *p, const char *word, int a, const char *
   put_value(p, b);
 }
 
+static bool is_number_0(const struct kir_printer *p, int v) { return p->k->vals[v].kind == KIR_LIT && !p->k->vals[v].bits; }
+
+static void put_check(struct kir_printer *p, const struct kir_stmt *s) {
+  put(p, "check ");
+  put_value(p, s->in[0]);
+  put(p, " at ");
+  if (s->n_at) put_lin(p, &s->at[0]);
+  else put_value(p, s->in[2]);
+  if (!is_number_0(p, s->in[1])) put(p, " of "), put_value(p, s->in[1]);
+}
+
 static void put_yield(struct kir_printer *p, const struct kir_stmt *s) {
   put_two(p, "yield ", s->out[0], " = ", s->in[0]);
   put(p, " else ");
@@ -276,7 +287,7 @@ static void put_stmt(struct kir_printer *p, const struct kir_stmt *s) {
   case KIR_FOLD: case KIR_PREFIX: put_fold(p, s); break;
   case KIR_KEEP: put(p, "keep "), put_values(p, s->n_in, s->in); break;
   case KIR_LOCALS: put(p, "local "), put_buf(p, &p->k->bufs[s->buf]); break;
-  case KIR_CHECK: put_two(p, "check ", s->in[0], " at ", s->in[1]); break;
+  case KIR_CHECK: put_check(p, s); break;
   case KIR_KINDS: break;
   }
 }

@@ -164,6 +164,18 @@ static bool see_index(struct verifier *v, int n, const struct kir_lin at[], cons
   return true;
 }
 
+/* The place of a check is counted in the path that fails alone: it is made of what is at hand there. */
+static bool see_check(struct verifier *v, const struct kir_stmt *s) {
+  if (!see_index(v, s->n_at, s->at, "check .. at")) return false;
+  for (int i = 0; s->n_at && i < s->at[0].n; i++)
+    for (int j = 0; j < s->at[0].term[i].n; j++) {
+      uint8_t kind = v->k->vals[s->at[0].term[i].val[j]].kind;
+      if (kind != KIR_AXIS && kind != KIR_SIZE) return refuse(v, "check .. at: a value, or a sum of products of axes and sizes");
+    }
+  return see_as(v, s->in[0], WEFT_BOOL, "check") && see_as(v, s->in[1], WEFT_I64, "check .. of") &&
+         (s->n_at || see_as(v, s->in[2], WEFT_I64, "check .. at"));
+}
+
 static bool see_extent(struct verifier *v, const struct kir_lin *l, int var) {
   for (int i = 0; i < l->n; i++)
     for (int j = 0; j < l->term[i].n; j++) {
@@ -482,7 +494,7 @@ static bool verify_stmt(struct verifier *v, const struct open_block *b, const st
   case KIR_FOLD: case KIR_PREFIX: return verify_fold(v, b, s);
   case KIR_KEEP: return verify_keep(v, s);
   case KIR_LOCALS: return verify_local(v, b, s);
-  case KIR_CHECK: return see_as(v, s->in[0], WEFT_BOOL, "check") && see_as(v, s->in[1], WEFT_I64, "check .. at");
+  case KIR_CHECK: return see_check(v, s);
   case KIR_KINDS: break;
   }
   return refuse(v, "no such statement");

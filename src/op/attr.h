@@ -17,6 +17,7 @@ struct windows_attr { int64_t axis, step, dilation; };          /* element j of 
 struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES, BY_ASSERT } by; }; /* indices have one
                                                                 common shape I; result I + rest of x; by: what the user
                                                                 called, for messages */
+#define WINDOW_FAR (INT64_C(1) << 62) /* the start of a window that is before the beginning has so much less as an index */
 struct assert_attr { struct take_attr take; struct told *told; }; /* of op_assert; told: the message */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */

@@ -181,14 +181,18 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
 }
 
 /* What a device may find. */
-static const struct library_check checks[] = {
-  { "weft_bincount", WEFT_OK, 1, 1 }, { "weft_histogram: edges ascend", WEFT_ERR_ARG, 1, 0 },
-};
+static struct failure *tell_bin(const struct library_call *c, int64_t place, int64_t value) {
+  return not_a_bin(c, place % last_dim(&c->in[0]), value, n_bins(c));
+}
+static struct failure *tell_edge(const struct library_call *c, int64_t place, int64_t value) {
+  return (void)place, (void)value, fail(WEFT_ERR_ARG, c->origin, "weft_histogram: edges ascend");
+}
+static library_tell *const tell[] = { tell_bin, tell_edge };
 
 static void numbers(const struct library_call *c, int64_t number[]) { number[0] = of(c) == BINS_OF_EDGES, number[1] = n_bins(c); }
 
 static const struct library tally_steps = { .core = 1, .parts = tally_parts, .operations = operations, .run = tally_run,
-                                            .routine = "tally", .numbers = numbers, .n_checks = 2, .checks = checks };
+                                            .routine = "tally", .numbers = numbers, .n_checks = 2, .tell = tell };
 static const struct many tally_results = { one, tally_type, no_vjp, no_jvp, batch };
 const struct op op_tally = { .name = "tally", .kind = OP_LIBRARY, .again = library_again,
                              .many = &tally_results, .library = &tally_steps };
@@ -210,7 +214,7 @@ static weft_dtype bins_type(const struct node *n, int k, int *rank, dim dims[]) 
 }
 
 static const struct library bins_steps = { .core = 1, .parts = bins_parts, .operations = operations, .run = bins_run,
-                                           .routine = "bins", .numbers = numbers, .n_checks = 2, .checks = checks };
+                                           .routine = "bins", .numbers = numbers, .n_checks = 2, .tell = tell };
 static const struct many bins_results = { one, bins_type, no_vjp, no_jvp, batch };
 const struct op op_bins = { .name = "bins", .kind = OP_LIBRARY, .again = library_again,
                             .many = &bins_results, .library = &bins_steps };

@@ -55,6 +55,15 @@ static void run_dense(const struct library_call *c, int64_t i, int64_t from, int
   codes_product(&p, from, to, room);
 }
 
+/* An index, counted from 0, of which matrix is multiplied, or by which. */
+static struct failure *no_matrix(const struct library_call *c, int k, int64_t place, int64_t index) {
+  return fail(WEFT_ERR_INDEX, c->origin, "weft_gather_qmm: the index %lld at place %lld is out of range for %lld matrices of %s",
+              (long long)index, (long long)place, (long long)n_matrices(&c->in[k]), k ? "codes" : "x");
+}
+static struct failure *tell_x(const struct library_call *c, int64_t place, int64_t index) { return no_matrix(c, 0, place, index); }
+static struct failure *tell_w(const struct library_call *c, int64_t place, int64_t index) { return no_matrix(c, 1, place, index); }
+static library_tell *const tell[] = { tell_x, tell_w };
+
 /* Neighbours that chose the same codes are one product, of more rows. */
 static struct failure *run_gathered(const struct library_call *c, int64_t from, int64_t to, void *room) {
   const struct code_attr *a = c->attr;
@@ -66,9 +75,8 @@ static struct failure *run_gathered(const struct library_call *c, int64_t from, 
   int64_t words = p.w.rows * p.w.n * a->bits / 32, scales = p.w.rows * p.w.n / a->group;
   const uint8_t *s = p.w.scales, *b = p.w.biases;
   p.x = (const void *)c->in[0].data;
-  for (int64_t i = 0; i < n; i++)
-    if (x[i] < 0 || x[i] >= xs || w[i] < 0 || w[i] >= ws)
-      return fail(WEFT_ERR_INDEX, c->origin, "weft_gather_qmm: place number %lld is out of range", (long long)i);
+  for (int64_t i = 0; i < n; i++) if (x[i] < 0 || x[i] >= xs) return tell_x(c, i, x[i]);
+  for (int64_t i = 0; i < n; i++) if (w[i] < 0 || w[i] >= ws) return tell_w(c, i, w[i]);
   const uint32_t *all = p.w.words;
   for (int64_t i = 0, next; i < n; i = next) {
     for (next = i + 1; next < n && w[next] == w[i]; ) next++;
@@ -93,11 +101,9 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
   return NULL;
 }
 
-static const struct library_check checks[] = { { "weft_gather_qmm: a place is out of range", WEFT_ERR_INDEX, 0, 0 } };
-
 static const struct library steps = { .batch_axes = batch_axes, .parts = parts, .operations = operations, .scratch = scratch,
-                                      .run = run, .routine = "code_product", .numbers = code_numbers, .n_checks = 1,
-                                      .checks = checks };
+                                      .run = run, .routine = "code_product", .numbers = code_numbers, .n_checks = 2,
+                                      .tell = tell };
 
 static int n_results(const struct node *n) { return (void)n, 1; }
 

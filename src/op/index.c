@@ -187,10 +187,11 @@ weft_array *weft_at(weft_array *x, int axis, weft_array *i) {
   return array_take(weft_moveaxis(x, axis, 0), 1, &i, BY_AT);
 }
 
-/* The start counted from the front. One before the beginning becomes one behind the end: it must not wrap. */
+/* The start counted from the front. One before the beginning must not be counted from the end once more: it goes far away,
+ * from where it is brought back for a message. */
 static weft_array *from_front(weft_array *at, weft_array *size) {
   weft_array *i = weft_cast(at, WEFT_I64), *shifted = weft_add(i, size), *zero = weft_integer(0);
-  return weft_where(weft_lt(i, zero), weft_where(weft_lt(shifted, zero), size, shifted), i);
+  return weft_where(weft_lt(i, zero), weft_where(weft_lt(shifted, zero), weft_sub(i, weft_integer(WINDOW_FAR)), shifted), i);
 }
 
 weft_array *weft_window(weft_array *x, int axis, weft_array *at, int64_t n) {

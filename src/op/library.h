@@ -27,9 +27,8 @@ struct library_call {
   int threads;                           /* .. which may use so many; set when it runs */
   uint64_t origin;                       /* for failures */
 };
-/* What a device finds wrong in the data: an index that is beyond `axis` from the end of an operand; or what the text says,
- * with that status. */
-struct library_check { const char *text; weft_status status; int operand, axis; };
+/* What `run` would say of what a check on a device has found: a place, and what is there. */
+typedef struct failure *library_tell(const struct library_call *, int64_t place, int64_t value);
 
 /* Inside a kernel in which every element is a value (schedule/small.c): about how many operations it is, of operands of at most 256
  * elements; and its results, row by row, from its operands. They have the bits of `run`. */
@@ -55,7 +54,7 @@ struct library {
   const char *routine;                                 /* by which name a device may know it (backend/backend.h), and .. */
   void (*numbers)(const struct library_call *, int64_t number[]); /* .. what that is told beside the arrays; NULL: nothing */
   int n_checks;                                        /* what a device may find wrong, which `run` tells of itself: .. */
-  const struct library_check *checks;                  /* .. words, in the order in which that writes to them */
+  library_tell *const *tell;                           /* .. by check, in the order in which that writes to their words */
   const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
   const struct library_values *values;                 /* NULL: it is always a step */
 };

@@ -63,7 +63,7 @@ static size_t n_words(const struct plan *p) { return (size_t)p->schedule->n_stor
 static void describe(const struct plan *p, const struct run *r, uint8_t *const there[], uint64_t word[]) {
   int n = p->schedule->n_stores;
   for (int i = 0; i < n; i++) word[i] = (uint64_t)(uintptr_t)there[i];
-  word[n] = (uint64_t)(uintptr_t)r->checks;
+  word[n] = (uint64_t)(uintptr_t)r->words;
   word[n + 1] = r->overwrites != 0;
 }
 
@@ -102,12 +102,12 @@ static struct bundled_slot *remember(struct bundled *b, const struct plan *p, co
 /* The words of its checks move on from step to step. */
 static struct failure *enqueue(const struct plan *p, struct run *r, uint8_t *const there[]) {
   struct failure *f = NULL;
-  int64_t *checks = r->checks;
+  struct finding_words *words = r->words;
   for (int i = 0; !f && i < p->schedule->n_steps; i++) {
     f = plan_step(p, i, r, there);
-    if (r->checks) r->checks += plan_checks(p, i);
+    if (r->words) r->words += plan_checks(p, i);
   }
-  r->checks = checks;
+  r->words = words;
   return f;
 }
 

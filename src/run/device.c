@@ -278,7 +278,7 @@ static int n_checks(const struct plan *p) {
 static void begin_checks(struct tour *t) {
   int n = n_checks(t->p);
   t->failure = verdict_open(t->p, n, t->r->n_before, t->r->before, &t->verdict);
-  t->r->checks = n ? verdict_words(t->verdict) : NULL; /* without words of its own it may be that of another run */
+  t->r->words = n ? verdict_words(t->verdict) : NULL; /* without words of its own it may be that of another run */
 }
 
 static void end_checks(struct tour *t) {
@@ -378,7 +378,7 @@ static void run_step(struct tour *t, int i) {
   if (looks && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
   if (!t->failure) step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
-  if (there && t->r->checks) t->r->checks += plan_checks(t->p, i);
+  if (there && t->r->words) t->r->words += plan_checks(t->p, i);
   if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
 }
 
@@ -410,7 +410,7 @@ static void leave(struct tour *t) {
   verdict_release(t->verdict);
   if (t->block.at) space_give(&t->block, (size_t)s->block_bytes);
   if (t->block_here) memory_give(t->block_here, (size_t)(s->block_bytes ? s->block_bytes : 1));
-  t->r->checks = NULL;
+  t->r->words = NULL;
 }
 
 static uint64_t last_origin(const struct schedule *s) { return s->n_steps ? s->step[s->n_steps - 1].origin : 0; }

@@ -1,6 +1,7 @@
 /* kernel_step.c -- steps that are one kernel, and what other kinds share with them: see kernel_step.h. */
 #include "run/kernel_step.h"
 #include <alloca.h>
+#include <stdio.h>
 #include <string.h>
 #include "run/device.h"
 #include "run/launch.h"
@@ -75,15 +76,32 @@ static bool compile(struct plan *p, int i, struct failure **failure) {
 
 /* ---- running ---- */
 
-struct failure *step_index_failure(const struct step *s, int site, int64_t at) {
+/* The index as it was given: one below 0 has been counted from the end. False: it is beyond i64, for all that is known, or where
+ * starts of windows are that may have been another's. */
+static bool given_index(const struct site *t, int64_t value, int64_t *index) {
+  int64_t i = value < 0 ? value - t->bound : value, near = WINDOW_FAR / 2;
+  bool is_far = i < -near && i > -WINDOW_FAR - near;
+  *index = t->is_window && is_far ? i + WINDOW_FAR : i;
+  return i < INT64_MAX && (t->is_window ? is_far || (i >= -near && i < near) : !is_far);
+}
+
+struct failure *step_index_failure(const struct step *s, int site, struct finding f, bool has_value) {
   const struct site *t = &s->site[site];
+  char value[24] = "", step[48] = "";
+  int64_t place = f.place, index;
   if (t->is_told) return fail(t->status, t->origin, "%s", t->text);
-  if (t->a_step)
-    return fail(WEFT_ERR_INDEX, t->origin,
-                "%s: the index at place %lld is out of range for an axis of %lld (step %lld of the loop)", t->text,
-                (long long)(at % t->a_step), (long long)t->bound, (long long)(at / t->a_step));
-  return fail(WEFT_ERR_INDEX, t->origin, "%s: the index at place %lld is out of range for an axis of %lld", t->text, (long long)at,
-              (long long)t->bound);
+  if (has_value && given_index(t, f.value, &index)) snprintf(value, sizeof value, "%lld ", (long long)index);
+  if (t->a_step) {
+    snprintf(step, sizeof step, " (step %lld of the loop)", (long long)(place / t->a_step));
+    place %= t->a_step;
+  }
+  return fail(WEFT_ERR_INDEX, t->origin, "%s: the index %sat place %lld is out of range for an axis of %lld%s", t->text, value,
+              (long long)place, (long long)t->bound, step);
+}
+
+struct failure *step_first_failure(const struct step *s, const struct finding f[]) {
+  for (int i = 0; i < s->n_sites; i++) if (f[i].place != NOTHING_FOUND) return step_index_failure(s, i, f[i], true);
+  return NULL;
 }
 
 void step_bind(const struct step *s, const struct kir_kernel *k, uint8_t *const base[], struct bound bound[]) {
@@ -103,16 +121,15 @@ static struct failure *launch(const struct plan *p, int i, struct run *r, uint8_
   const struct compiled *c = p->code[i];
   const struct kir_kernel *k = c->kernel;
   struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
-  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
+  struct finding *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
   step_bind(s, k, base, bound);
-  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
+  findings_clear(checks, s->n_sites);
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel, .parts = s->parts,
                       .loads = r->loads ? r->loads[i] : NULL };
   int how = launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
   if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
-  for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return step_index_failure(s, j, checks[j]);
-  return NULL;
+  return step_first_failure(s, checks);
 }
 
 /* The same on a device. What its checks find is looked at when all steps are enqueued. */
@@ -122,7 +139,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
   if (flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   step_bind(s, c->kernel, base, bound);
-  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .stop = r->stop, .parts = s->parts };
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .words = r->words, .stop = r->stop, .parts = s->parts };
   int how = p->device->launch(p->device, c->code, &l);
   if (how == DEVICE_NO_MEMORY)
     return fail(WEFT_ERR_MEMORY, s->origin, "weft_eval: out of memory on the device for scratch of %s", c->kernel->name);

@@ -5,7 +5,8 @@
 
 /* The memory a step's kernel is given in a run: NULL where it stands nowhere; base NULL: all of it. */
 void step_bind(const struct step *, const struct kir_kernel *, uint8_t *const base[], struct bound[]);
-struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
+struct failure *step_index_failure(const struct step *, int site, struct finding, bool has_value); /* what a check has found */
+struct failure *step_first_failure(const struct step *, const struct finding[]); /* that of the first site; NULL: nothing */
 
 /* What all kinds of steps that have a kernel share. */
 void kernel_stores(struct schedule *, struct step *, store_visitor *, void *of);

@@ -1,5 +1,6 @@
 /* launch.c -- one run of a compiled kernel, cut for threads, with private copies: see launch.h. */
 #include "run/launch.h"
+#include <alloca.h>
 #include <string.h>
 #include "backend/float_mode.h"
 #include "backend/vm/vm_order.h"
@@ -19,10 +20,28 @@ struct launching {
   const struct launch *launch;
   int64_t n, chunk;         /* iterations of the outermost loop; of a part */
   int per_iteration;        /* work of an iteration, 0: it has to be counted */
+  int n_checks;
   int failed;               /* atomic: some part ran out of memory */
+  int joins;                /* a lock: somebody joins what it has found to the launch's */
 };
 
 static bool is_cancelled(const struct launch *l) { return flag_is_set(l->cancel); }
+
+/* ---- Findings -------------------------------------------------------------------------------------------------------- */
+
+void findings_clear(struct finding f[], int n) { for (int i = 0; i < n; i++) f[i] = (struct finding){ NOTHING_FOUND, 0 }; }
+
+static bool is_any(const struct finding f[], int n) {
+  for (int i = 0; i < n; i++) if (f[i].place != NOTHING_FOUND) return true;
+  return false;
+}
+
+void findings_join(struct finding to[], const struct finding f[], int n, int *lock) {
+  if (!is_any(f, n)) return;
+  while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {}
+  for (int i = 0; i < n; i++) if (f[i].place < to[i].place) to[i] = f[i];
+  __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
 
 /* ---- Extents --------------------------------------------------------------------------------------------------------- */
 
@@ -80,8 +99,11 @@ static double work(const struct launching *r, const struct kir_block *block) {
 static void part(void *ctx, int i) {
   struct launching *r = ctx;
   struct launch l = *r->launch;
+  l.checks = alloca(sizeof *l.checks * (size_t)(r->n_checks + 1));
+  findings_clear(l.checks, r->n_checks);
   l.lo = i * r->chunk, l.hi = r->n - l.lo < r->chunk ? r->n : l.lo + r->chunk;
   if (r->backend->run(r->code, &l)) __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
+  findings_join(r->launch->checks, l.checks, r->n_checks, &r->joins);
 }
 
 static int run_whole(const struct launching *r) {
@@ -185,7 +207,7 @@ static void bind(const struct copies *c, struct bound *bufs, char *copy) {
 static int levels(int64_t n) { return 64 - __builtin_clzll((uint64_t)n); } /* of a counter that counts to n */
 
 /* Iterations [lo, hi) into `out`, with `room` for a copy a level and the list of bindings. */
-static int group(struct copies *c, int64_t lo, int64_t hi, char *out, char *room) {
+static int group(struct copies *c, int64_t lo, int64_t hi, char *out, char *room, struct finding found[]) {
   struct bound *bufs = (struct bound *)room;
   struct launch l = *c->r.launch;
   struct counter merged = {.count = 0};
@@ -193,7 +215,7 @@ static int group(struct copies *c, int64_t lo, int64_t hi, char *out, char *room
   char *first = room + ((list + ALIGN - 1) & ~(size_t)(ALIGN - 1)), *copy = out;
   for (int k = 0; k < levels(c->group); k++) merged.level[k] = first + c->bytes * (size_t)k;
   memcpy(bufs, l.bufs, list);
-  l.bufs = bufs;
+  l.bufs = bufs, l.checks = found;
   for (int64_t q = lo; q < hi && !is_cancelled(&l); q++) {
     neutral(c, copy);
     bind(c, bufs, copy);
@@ -215,9 +237,13 @@ static void group_part(void *ctx, int i) {
   int64_t lo = i * c->group, hi = c->r.n - lo < c->group ? c->r.n : lo + c->group;
   size_t bytes = group_bytes(c);
   char *room = __atomic_load_n(&c->r.failed, __ATOMIC_RELAXED) ? NULL : memory_borrow(bytes);
+  struct finding *found = alloca(sizeof *found * (size_t)(c->r.n_checks + 1));
+  findings_clear(found, c->r.n_checks);
   uint64_t mode = float_mode_enter();
-  if (!room || group(c, lo, hi, c->totals + c->bytes * (size_t)i, room)) __atomic_store_n(&c->r.failed, 1, __ATOMIC_RELAXED);
+  bool is_done = room && !group(c, lo, hi, c->totals + c->bytes * (size_t)i, room, found);
   float_mode_leave(mode);
+  if (!is_done) __atomic_store_n(&c->r.failed, 1, __ATOMIC_RELAXED);
+  findings_join(c->r.launch->checks, found, c->r.n_checks, &c->r.joins);
   if (room) memory_return(room, bytes);
 }
 
@@ -275,7 +301,7 @@ static int run_private(const struct launching *r, int threads) {
 int launch_run(const struct backend *backend, const struct code *code, const struct kir_kernel *k, const struct kir_facts *facts,
                const struct launch *launch, int threads) {
   struct launching r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX,
-                  .per_iteration = facts->per_iteration};
+                  .per_iteration = facts->per_iteration, .n_checks = facts->n_checks};
   bool known = r.outer && extent(&r, r.outer, &r.n);
   if (!known) r.n = INT64_MAX;
   int failed = facts->is_private           ? (known ? run_private(&r, threads) : 1)

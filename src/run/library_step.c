@@ -155,7 +155,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   struct routine_call c;
   if (flag_is_set(r->cancel)) return plan_stopped(r->cancel);
   describe(s, base, a, &c);
-  c.checks = r->checks;
+  c.words = r->words;
   int how = c.n_problems ? p->device->routine(p->device, &c, false) : DEVICE_OK;
   if (how == DEVICE_NO_MEMORY)
     return fail(WEFT_ERR_MEMORY, s->call.origin, "weft_eval: out of memory on the device for what %s works in", s->op->name);
@@ -193,6 +193,13 @@ static const char *by(const struct plan *p, int i) {
   return l->by && !p->is_there[i] ? l->by(&s->library->call) : NULL;
 }
 
+static struct failure *found(const struct plan *p, int i, int check, const struct finding_words *w) {
+  const struct library_step *s = p->schedule->step[i].library;
+  struct finding f;
+  found_there(w, &f); /* no array of a routine has places that are too many for it */
+  return s->op->library->tell[check](&s->call, f.place, f.value);
+}
+
 static int library_calls(const struct plan *p, int i) { return by(p, i) != NULL; }
 
 void library_show(const struct plan *p, int i, struct text *t) {
@@ -212,5 +219,6 @@ void library_show(const struct plan *p, int i, struct text *t) {
 
 const struct step_kind step_library = {
   .name = "library", .where = STEP_WHERE_COMPILED, .stores = library_stores, .compile = compile, .run = run, .scratch = scratch,
+  .found = found,
   .library_calls = library_calls, .show = library_show, .show_code = show_code,
 };

@@ -10,7 +10,8 @@ void piece_kernel_of(struct piece_kernel *p, const struct plan *plan, int step, 
   p->step = &plan->schedule->step[step];
   p->n_axes = n_axes;
   p->start = start;
-  for (int j = 0; j < p->step->n_sites; j++) p->checks[j] = INT64_MAX;
+  p->joins = 0;
+  findings_clear(p->checks, p->step->n_sites);
   if (p->code) step_bind(p->step, p->code->kernel, base, p->bound);
 }
 
@@ -62,12 +63,14 @@ int piece_run(struct piece_kernel *p, const int64_t from[], const int64_t extent
     if (i < n) bind_own(p, &own[i], &bound[j]);
     else displace(p, j, from, &bound[j]);
   }
-  struct launch l = { .sizes = sizes, .args = p->step->args, .bufs = bound, .checks = p->checks, .cancel = cancel };
-  return launch_run(p->code->backend, p->code->code, k, &p->code->facts, &l, 1) == 1;
+  struct finding found[DRAFT_SITES];
+  findings_clear(found, p->step->n_sites);
+  struct launch l = { .sizes = sizes, .args = p->step->args, .bufs = bound, .checks = found, .cancel = cancel };
+  int how = launch_run(p->code->backend, p->code->code, k, &p->code->facts, &l, 1);
+  findings_join(p->checks, found, p->step->n_sites, &p->joins);
+  return how == 1;
 }
 
 struct failure *piece_outcome(const struct piece_kernel *p) {
-  for (int j = 0; p->code && j < p->step->n_sites; j++)
-    if (p->checks[j] != INT64_MAX) return step_index_failure(p->step, j, p->checks[j]);
-  return NULL;
+  return p->code ? step_first_failure(p->step, p->checks) : NULL;
 }

@@ -12,7 +12,8 @@ struct piece_kernel {
   int n_axes;
   const int *start;              /* by axis: the size that is the index where a part begins; -1: not asked for */
   struct bound bound[DRAFT_BUFFERS];
-  int64_t checks[DRAFT_SITES];
+  struct finding checks[DRAFT_SITES]; /* of all threads */
+  int joins;                     /* a lock, of checks */
 };
 
 /* A buffer in scratch instead of the memory that is bound; strides by axis, in bytes. */

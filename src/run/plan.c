@@ -71,9 +71,12 @@ int plan_checks(const struct plan *p, int i) {
   return !p->is_there[i] ? 0 : s->kind->checks ? s->kind->checks(p, i) : s->n_sites;
 }
 
-struct failure *plan_found(const struct plan *p, int i, int word, int64_t at) {
+struct failure *plan_found(const struct plan *p, int i, int check, const struct finding_words *w) {
   const struct step *s = &p->schedule->step[i];
-  return s->kind->found ? s->kind->found(p, i, word, at) : step_index_failure(s, word, at);
+  if (s->kind->found) return s->kind->found(p, i, check, w);
+  struct finding f;
+  bool has_value = found_there(w, &f);
+  return step_index_failure(s, check, f, has_value);
 }
 
 bool plan_looks(const struct plan *p, int i) {

@@ -74,7 +74,7 @@ struct run {
   int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.
                                     0: none */
   struct undo *undo;             /* what is written back if it fails; NULL: nothing */
-  int64_t *checks;               /* on a device: those of the next step, in its memory; NULL: none has any */
+  struct finding_words *words;   /* on a device: of the checks of the next step, in its memory; NULL: none has any */
   int n_before;                  /* on a device: open verdicts of its leaves (verdict.h) */
   struct verdict **before;
   struct stop stop;              /* on a device: where kernels with long loops look; at 0: nowhere */
@@ -90,8 +90,8 @@ int64_t plan_peak(const struct plan *, int threads);    /* bytes allocated at th
 int64_t plan_scratch(const struct plan *, int threads); /* of these, the most that a step needs to work in */
 int plan_library_calls(const struct plan *, int step);
 bool plan_may_fail(const struct plan *, int step); /* see struct step_kind */
-int plan_checks(const struct plan *, int step);    /* on a device: words of what it finds */
-struct failure *plan_found(const struct plan *, int step, int word, int64_t at); /* what such a word says */
+int plan_checks(const struct plan *, int step);    /* on a device: those that find something, and write it to words of theirs */
+struct failure *plan_found(const struct plan *, int step, int check, const struct finding_words *); /* what they say */
 bool plan_looks(const struct plan *, int step);
 bool plan_is_on_device(const struct plan *, int step); /* runs there, on the memory of stores there */
 

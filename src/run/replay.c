@@ -109,12 +109,16 @@ static int checks(const struct plan *p, int i) {
   return (int)word_rows(p->schedule->step[i].replay) * body_checks(p->body[i]);
 }
 
-static struct failure *found(const struct plan *p, int i, int word, int64_t at) {
+static struct failure *found(const struct plan *p, int i, int check, const struct finding_words *w) {
   const struct plan *body = p->body[i];
-  int n = body_checks(body), step = word / n, j = 0;
-  for (word %= n; word >= plan_checks(body, j); j++) word -= plan_checks(body, j);
-  struct failure *f = plan_found(body, j, word, at);
-  return word_rows(p->schedule->step[i].replay) > 1 ? in_step(p->schedule->step[i].replay, f, step) : f;
+  int n = body_checks(body), step = check / n, j = 0;
+  for (check %= n; check >= plan_checks(body, j); j++) check -= plan_checks(body, j);
+  const struct replay *l = p->schedule->step[i].replay;
+  if (word_rows(l) > 1 || l->steps == 1) return in_step(l, plan_found(body, j, check, w), step);
+  struct finding_words of_any_step;
+  words_clear(&of_any_step, 1);
+  of_any_step.place = w->place; /* parts of values of different steps may have met */
+  return plan_found(body, j, check, &of_any_step);
 }
 
 static bool looks(const struct plan *p, int i) {
@@ -140,20 +144,20 @@ static struct failure *most_there(const struct replaying *f, const struct device
   return why ? why : check_count(*most);
 }
 
-static struct failure *enqueue_step(const struct replaying *f, struct run *inside, int64_t *words) {
+static struct failure *enqueue_step(const struct replaying *f, struct run *inside, struct finding_words *words) {
   struct failure *why = NULL;
-  inside->checks = words;
+  inside->words = words;
   for (int i = 0; !why && i < f->body->schedule->n_steps; i++) {
     why = plan_step(f->body, i, inside, f->base);
-    if (words) inside->checks += plan_checks(f->body, i);
+    if (words) inside->words += plan_checks(f->body, i);
   }
   return why;
 }
 
 /* Words of the checks of a step; NULL: it has none. */
-static int64_t *words_of(const struct replaying *f, const struct run *r, int64_t step) {
+static struct finding_words *words_of(const struct replaying *f, const struct run *r, int64_t step) {
   int64_t each = body_checks(f->body);
-  return each ? r->checks + (word_rows(f->l) > 1 ? step * each : 0) : NULL;
+  return each ? r->words + (word_rows(f->l) > 1 ? step * each : 0) : NULL;
 }
 
 /* Steps from..to - 1; each leaves whether it was the last one at `stop`, `apart` bytes further on than the one before. */
@@ -200,41 +204,44 @@ static struct failure *copy_carries(const struct lookout *x, int64_t n, bool is_
   return how ? device_failure(x->d, how, 0) : NULL;
 }
 
-/* Words of steps n .. n + k - 1, which found nothing before: read, or as they were. */
-static int64_t n_words(const struct lookout *x, int64_t k) {
+/* Checks of steps n .. n + k - 1, which found nothing before: their words are read, or as they were. */
+static int64_t n_checks(const struct lookout *x, int64_t k) {
   return body_checks(x->f->body) * (word_rows(x->f->l) > 1 ? k : 1);
 }
 
 static struct failure *clear_words(const struct lookout *x, int64_t n, int64_t k) {
-  int64_t count = n_words(x, k), *none = count ? mem_alloc((size_t)count * sizeof *none) : NULL;
+  int64_t count = n_checks(x, k);
+  struct finding_words *none = count ? mem_alloc((size_t)count * sizeof *none) : NULL;
   if (!count) return NULL;
   if (!none) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  for (int64_t i = 0; i < count; i++) none[i] = INT64_MAX;
+  words_clear(none, count);
   int how = x->d->upload(x->d, QUEUE_COMPUTE, number(words_of(x->f, x->r, n)), none, (size_t)count * sizeof *none);
   mem_free(none);
   return how ? device_failure(x->d, how, 0) : NULL;
 }
 
 static struct failure *read_words(const struct lookout *x, int64_t n, int64_t k, bool *has_failed) {
-  int64_t count = n_words(x, k), *words = count ? mem_alloc((size_t)count * sizeof *words) : NULL;
+  int64_t count = n_checks(x, k);
+  struct finding_words *words = count ? mem_alloc((size_t)count * sizeof *words) : NULL;
   *has_failed = false;
   if (!count) return NULL;
   if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
-  for (int64_t i = 0; !why && i < count; i++) *has_failed |= words[i] != INT64_MAX;
+  for (int64_t i = 0; !why && i < count; i++) *has_failed |= words[i].place != NOTHING_FOUND;
   mem_free(words);
   return why;
 }
 
 /* What the step said last, if it fails: its words stand alone. */
 static struct failure *told(const struct lookout *x, int64_t n) {
-  int64_t word[64], count = body_checks(x->f->body), *words = count <= 64 ? word : mem_alloc((size_t)count * sizeof *words);
+  int count = body_checks(x->f->body);
+  struct finding_words few[16], *words = count <= 16 ? few : mem_alloc((size_t)count * sizeof *words);
   if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
   for (int i = 0, k = 0; !why && i < x->f->body->schedule->n_steps; i++)
     for (int j = 0; !why && j < plan_checks(x->f->body, i); j++, k++)
-      if (words[k] != INT64_MAX) why = in_step(x->f->l, plan_found(x->f->body, i, j, words[k]), n);
-  if (words != word) mem_free(words);
+      if (words[k].place != NOTHING_FOUND) why = in_step(x->f->l, plan_found(x->f->body, i, j, &words[k]), n);
+  if (words != few) mem_free(words);
   return why;
 }
 

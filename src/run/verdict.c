@@ -18,7 +18,7 @@ struct verdict {
   _Atomic int refs, state;
   bool is_closed;            /* all that writes the words is enqueued */
   bool has_lent;             /* the words are the device's, and not memory that was taken for them */
-  int depth, n_words, n_readers, n_before;
+  int depth, n_checks, n_readers, n_before;
   struct failure *failure;   /* once failed */
   struct plan *plan;
   struct space_copy words;
@@ -29,12 +29,12 @@ pthread_mutex_t verdict_mutex = PTHREAD_MUTEX_INITIALIZER; /* of states and of w
 
 /* ---- Beginning and end ---- */
 
-static size_t word_bytes(const struct verdict *v) { return (size_t)v->n_words * sizeof(int64_t); }
+static size_t word_bytes(const struct verdict *v) { return (size_t)v->n_checks * sizeof(struct finding_words); }
 
 /* Nobody reads it and nobody will. */
 static void drop_parts(struct verdict *v) {
   const struct device *d = v->words.device;
-  if (v->has_lent) d->words_give(d, v->words.at, v->n_words, atomic_load(&v->state) == FINE);
+  if (v->has_lent) d->words_give(d, v->words.at, v->n_checks, atomic_load(&v->state) == FINE);
   else if (v->words.at) space_give(&v->words, word_bytes(v));
   v->has_lent = false, v->words.at = 0;
   plan_release(v->plan);
@@ -61,11 +61,11 @@ static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_e
 
 static struct failure *set_out(struct verdict *v, const struct device *d) {
   v->words.device = d;
-  int lent = d->words_take ? d->words_take(d, v->n_words, &v->words.at) : DEVICE_CANNOT;
+  int lent = d->words_take ? d->words_take(d, v->n_checks, &v->words.at) : DEVICE_CANNOT;
   if (lent != DEVICE_CANNOT) return v->has_lent = !lent, lent ? device_failure(d, lent, 0) : NULL;
-  int64_t *none = mem_alloc(word_bytes(v));
+  struct finding_words *none = mem_alloc(word_bytes(v));
   if (!none) return no_memory();
-  for (int i = 0; i < v->n_words; i++) none[i] = INT64_MAX;
+  words_clear(none, v->n_checks);
   int how = space_take(&v->words, word_bytes(v));
   if (!how) how = d->upload(d, QUEUE_COMPUTE, v->words.at, none, word_bytes(v));
   mem_free(none);
@@ -90,22 +90,22 @@ static struct failure *gather(struct verdict *v, int n, struct verdict *const be
   return NULL;
 }
 
-struct failure *verdict_open(const struct plan *p, int n_words, int n, struct verdict *const before[], struct verdict **out) {
+struct failure *verdict_open(const struct plan *p, int n_checks, int n, struct verdict *const before[], struct verdict **out) {
   *out = NULL;
-  if (!n_words && !n) return NULL;
+  if (!n_checks && !n) return NULL;
   struct verdict *v = mem_alloc(sizeof *v + sizeof *v->before * (size_t)n);
   if (!v) return no_memory();
   atomic_init(&v->refs, 1);
   v->depth = 1;
-  v->n_words = n_words;
-  v->is_closed = !n_words;
+  v->n_checks = n_checks;
+  v->is_closed = !n_checks;
   struct failure *f = gather(v, n, before);
-  if (!f && n_words) {
+  if (!f && n_checks) {
     v->plan = (struct plan *)p;
     plan_retain(v->plan);
     f = set_out(v, p->device);
   }
-  bool is_of_others = !f && !n_words && v->n_before <= 1;
+  bool is_of_others = !f && !n_checks && v->n_before <= 1;
   if (is_of_others) *out = v->n_before ? verdict_retain(v->before[0]) : NULL;
   if (f || is_of_others) verdict_release(v);
   else *out = v;
@@ -122,22 +122,24 @@ struct failure *verdict_join(int n, struct node *const node[], struct verdict **
   return f;
 }
 
-int64_t *verdict_words(const struct verdict *v) { return v && v->n_words ? (int64_t *)(uintptr_t)v->words.at : NULL; }
+struct finding_words *verdict_words(const struct verdict *v) {
+  return v && v->n_checks ? (struct finding_words *)(uintptr_t)v->words.at : NULL;
+}
 
 /* ---- Asking ---- */
 
-static struct failure *first_failed(const struct plan *p, const int64_t *found) {
+static struct failure *first_failed(const struct plan *p, const struct finding_words *found) {
   const struct schedule *s = p->schedule;
   for (int i = 0; i < s->n_steps; i++)
     for (int j = 0, n = plan_checks(p, i); j < n; j++, found++)
-      if (*found != INT64_MAX) return plan_found(p, i, j, *found);
+      if (found->place != NOTHING_FOUND) return plan_found(p, i, j, found);
   return NULL;
 }
 
 /* *is_final: it will say so for ever. */
 static struct failure *read_words(const struct verdict *v, bool *is_final) {
-  if (!v->n_words) return NULL;
-  int64_t *found = mem_alloc(word_bytes(v));
+  if (!v->n_checks) return NULL;
+  struct finding_words *found = mem_alloc(word_bytes(v));
   if (!found) return no_memory();
   int how = space_read(&v->words, 0, word_bytes(v), found);
   struct failure *f = how ? device_failure(v->words.device, how, 0) : first_failed(v->plan, found);
@@ -202,7 +204,7 @@ void verdict_close(struct verdict *v) {
 bool verdict_is_past(const struct verdict *v) {
   if (!verdict_is_open(v)) return true;
   if (!enter((struct verdict *)v)) return true;
-  bool yes = !v->n_words || event_is_over(&v->words.event);
+  bool yes = !v->n_checks || event_is_over(&v->words.event);
   for (int i = 0; yes && i < v->n_before; i++) yes = verdict_is_past(v->before[i]);
   leave((struct verdict *)v, NULL, false);
   return yes;

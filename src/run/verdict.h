@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct device; /* backend/backend.h */
+struct device; /* backend/backend.h, as the next */
+struct finding_words;
 struct failure; /* graph/fail.h, as the next */
 struct node;
 struct plan;   /* run/plan.h */
@@ -18,11 +19,11 @@ struct verdict;
 struct verdict *verdict_retain(struct verdict *); /* NULL: nothing, as for all the others */
 void verdict_release(struct verdict *);
 
-/* What is about to be enqueued: n_words checks, of the steps of the plan that run on the device. Without words it only joins those
+/* What is about to be enqueued: n_checks, of the steps of the plan that run on the device. Without checks it only joins those
  * before it. *out NULL: nothing is open. A failure is want of memory, or that of one before it. */
-struct failure *verdict_open(const struct plan *, int n_words, int n, struct verdict *const before[], struct verdict **out);
+struct failure *verdict_open(const struct plan *, int n_checks, int n, struct verdict *const before[], struct verdict **out);
 struct failure *verdict_join(int n, struct node *const[], struct verdict **out); /* of all these values */
-int64_t *verdict_words(const struct verdict *);   /* on the device; NULL: it has none of its own */
+struct finding_words *verdict_words(const struct verdict *);   /* on the device; NULL: it has none of its own */
 struct failure *verdict_so_far(struct verdict *); /* what those before it and its words say now, while more is to be enqueued;
                                                      waits. NULL: nothing yet */
 void verdict_close(struct verdict *);             /* all is enqueued */

@@ -137,11 +137,11 @@ static const char *kept(struct draft *d, const char *text) {
   return copy ? strcpy(copy, text) : "";
 }
 
-void draft_check(struct draft *d, int ok, int at, struct site site) {
+void draft_check(struct draft *d, int ok, struct kir_lin at, int of, struct site site) {
   if (!fits(d, d->n_sites, DRAFT_SITES)) return;
   if (site.is_told) site.text = kept(d, site.text);
   d->site[d->n_sites++] = site;
-  kir_check(&d->b, ok, at);
+  kir_check(&d->b, ok, at, of);
 }
 
 void draft_next(struct draft *d, int n, const int carry[], const int next[], int stop) {
@@ -163,9 +163,9 @@ int draft_place(struct draft *d, int i, int size, int *is_there) {
   return k;
 }
 
-int draft_index(struct draft *d, int i, int size, int at, struct site site) {
+int draft_index(struct draft *d, int i, int size, struct kir_lin at, struct site site) {
   int is_there, k = draft_place(d, i, size, &is_there);
-  draft_check(d, is_there, at, site);
+  draft_check(d, is_there, at, site.is_told ? kir_lit_int(d->k, WEFT_I64, 0) : k, site);
   return k;
 }
 

@@ -30,12 +30,12 @@ struct kir_lin draft_lin(struct draft *, int value);
 int draft_size(struct draft *, const char *name, int64_t);
 int draft_sized(struct draft *, const char *name, int number, int64_t);   /* called name0, name1 .. */
 int draft_number(struct draft *, const struct node *scalar);              /* s0, s1 ..; equal ones are one argument */
-void draft_check(struct draft *, int ok, int at, struct site);
+void draft_check(struct draft *, int ok, struct kir_lin at, int of, struct site);
 /* The end of a step of a serial loop: all carries at once, then, if stop is not -1, whether that was the last. A carry that
  * stop is, is that of the step which ends: behind `next` its name means the following one's. */
 void draft_next(struct draft *, int n, const int carry[], const int next[], int stop);
 int draft_place(struct draft *, int i, int size, int *is_there);        /* i as an i64, from the end if negative */
-int draft_index(struct draft *, int i, int size, int at, struct site); /* the same, checked */
+int draft_index(struct draft *, int i, int size, struct kir_lin at, struct site); /* the same, checked */
 
 /* Memory as a kernel sees it: the axes it moves along. */
 struct reach { int store; int64_t offset; int rank; struct kir_lin dims[2 * AXES]; int64_t stride[2 * AXES]; };

@@ -416,15 +416,25 @@ static int in_value(struct emit *e, struct part *p, int k) {
   return a->value;
 }
 
-/* The index along an axis: of a cell or a piece, from where that begins. */
-static int axis_value(struct emit *e, int axis) {
-  if (axis < 0) return kir_lit_int(e->d.k, WEFT_I64, 0);
-  if (!e->start) return e->axes.var[axis];
+/* Where a cell or a piece begins along an axis. */
+static int axis_first(struct emit *e, int axis) {
   if (e->first[axis] < 0) {
     e->start[axis] = e->d.n_sizes;
     e->first[axis] = draft_sized(&e->d, "at", axis, 0);
   }
-  return kir_op2(&e->d.b, KIR_ADD, e->axes.var[axis], e->first[axis]);
+  return e->first[axis];
+}
+
+/* The index along an axis: of a cell or a piece, from where that begins. */
+static int axis_value(struct emit *e, int axis) {
+  if (axis < 0) return kir_lit_int(e->d.k, WEFT_I64, 0);
+  return e->start ? kir_op2(&e->d.b, KIR_ADD, e->axes.var[axis], axis_first(e, axis)) : e->axes.var[axis];
+}
+
+/* The same as part of a subscript. */
+static struct kir_lin axis_lin(struct emit *e, int axis) {
+  struct kir_lin l = lin(e, e->axes.var[axis]);
+  return e->start ? kir_lin_add(e->d.k, l, lin(e, axis_first(e, axis))) : l;
 }
 
 const char *take_typed(const struct node *n) {
@@ -434,17 +444,33 @@ const char *take_typed(const struct node *n) {
   return typed[((const struct take_attr *)n->attr)->by];
 }
 
+bool take_is_window(const struct node *n) { return n->op == &op_take && ((const struct take_attr *)n->attr)->by == BY_WINDOW; }
+
+/* The place of an index among all of a take, counted through row by row. Along an axis on which all are the same, the first. */
+static struct kir_lin place_of_index(struct emit *e, struct part *p, int n_index) {
+  struct node *n = p->node;
+  struct kir_lin at = { 0 };
+  int64_t apart = 1;
+  for (int k = n->rank - (n->in[0]->rank - n_index) - 1; k >= 0; apart *= n->dims[k--]) {
+    int axis = axis_at(p, k);
+    if (axis < 0 || (axis == e->inner && !p->is_inner)) continue;
+    struct kir_lin i = axis_lin(e, axis);
+    if (apart > 1) i = kir_lin_mul(e->d.k, i, lin(e, draft_sized(&e->d, "P", e->d.n_sizes, apart)));
+    at = kir_lin_add(e->d.k, at, i);
+  }
+  return at;
+}
+
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
   struct node *n = p->node;
   struct emit_access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
-  int first = n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1;
-  if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
-  int where = axis_value(e, first);
+  bool is_told = n->op == &op_assert; /* whoever fails says the same */
+  struct kir_lin where = is_told ? (struct kir_lin){ 0 } : place_of_index(e, p, a->n_index);
   for (int j = 0; j < a->n_index; j++) {
-    struct site site = { take_typed(n), n->origin, a->index_size[j], .is_told = n->op == &op_assert };
-    if (site.is_told) site.status = assert_status(n);
+    struct site site = { take_typed(n), n->origin, a->index_size[j], .is_window = take_is_window(n), .is_told = is_told };
+    if (is_told) site.status = assert_status(n);
     int i = draft_index(&e->d, in_value(e, p, j + 1), a->index_val[j], where, site);
     at[j] = lin(e, i);
   }

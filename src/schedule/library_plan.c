@@ -85,17 +85,6 @@ static void count_problems(struct library_call *c, struct library_array *a, cons
   for (int k = 0; c->n_problems && k < c->n_in + c->n_out; k++) a[k].each = bytes_of(&a[k]) / c->n_problems;
 }
 
-static struct site *sites_of(struct work *w, const struct library *l, const struct library_call *c) {
-  struct site *s = work_take(w, sizeof *s * (size_t)(l->n_checks + 1));
-  for (int k = 0; s && k < l->n_checks; k++) {
-    const struct library_check *x = &l->checks[k];
-    const struct library_array *a = &c->in[x->operand];
-    s[k] = (struct site){ .text = x->text, .origin = c->origin, .is_told = x->status != WEFT_OK, .status = x->status,
-                          .bound = x->axis ? a->dims[a->rank - x->axis] : 0 };
-  }
-  return s;
-}
-
 bool step_of_library(struct work *w, struct node *n) {
   int n_out = n->op->many->count(n), all = n->n_in + n_out;
   struct library_step *s = work_take(w, sizeof *s);
@@ -113,7 +102,6 @@ bool step_of_library(struct work *w, struct node *n) {
   if (!p) return false;
   p->library = s;
   p->n_sites = n->op->library->n_checks;
-  if (!(p->site = sites_of(w, n->op->library, &s->call))) return false;
   double bytes = 0;
   for (int k = 0; k < all; k++) bytes += (double)bytes_of(&a[k]);
   step_add_cost(w, bytes, s->call.n_problems ? n->op->library->operations(&s->call) : 0, 1);

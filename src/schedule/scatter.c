@@ -134,7 +134,9 @@ static void subscripts(struct scatter *s, struct kir_lin at[3], int r, int i, in
 /* The slot of update i of row r: indices normalised, checked, and counted through row by row. */
 static int slot_of(struct scatter *s, int r, int i) {
   struct kir_builder *b = &s->d.b;
-  int slot = -1, place = r < 0 ? i : kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, r, s->size_n), i); /* as messages count */
+  int slot = -1;
+  struct kir_lin place = val(s, i); /* as messages count */
+  if (r >= 0) place = kir_lin_add(s->d.k, kir_lin_mul(s->d.k, val(s, r), val(s, s->size_n)), place);
   for (int j = 0; j < s->n_index; j++) {
     struct kir_lin at[3];
     subscripts(s, at, r, i, -1);

@@ -55,16 +55,14 @@ struct small {
 
 /* Of a take or scatter: indices stand from operand `first` on, `n` arrays of `places` elements each. Such a place is one of
  * `slots`, of `row` elements. */
-struct indexing { const char *typed; int first, n; int64_t places, slots, row, named; }; /* named: places as messages count */
+struct indexing { const char *typed; int first, n; int64_t places, slots, row; };
 
 static struct indexing indexing_of(const struct node *n) {
   const struct node *x = n->in[0];
   bool takes = n->op->kind == OP_TAKE;
   struct indexing g = { takes ? take_typed(n) : "weft_put", takes ? 1 : 2, .slots = 1, .row = 1 };
   g.n = n->n_in - g.first;
-  const struct node *index = n->in[g.first];
-  g.places = node_count(index);
-  g.named = !takes ? g.places : index->rank ? index->dims[0] : 1;
+  g.places = node_count(n->in[g.first]);
   for (int k = 0; k < x->rank; k++) *(k < g.n ? &g.slots : &g.row) *= x->dims[k];
   return g;
 }
@@ -476,25 +474,33 @@ static void put(struct small *s, struct small_loop *f, const struct node *n) {
 
 /* ---- indices ---- */
 
-static int64_t number_of(const struct indexing *g, int64_t i) { return i / (g->places / g->named); }
+/* The first index that is out of range, and where, counted through all steps: looked for again where one is known to be. */
+static void find_out(struct small *s, int size, const struct indexing *g, const int index[], struct kir_lin *at, int *of) {
+  struct kir_builder *b = &s->d.b;
+  int is_there, where = -1;
+  for (int64_t i = g->places - 1; i >= 0; i--) {
+    int k = draft_place(&s->d, index[i], size, &is_there), number = kir_lit_int(s->d.k, WEFT_I64, i);
+    *of = where < 0 ? k : kir_op3(b, KIR_SELECT, is_there, *of, k);
+    where = where < 0 ? number : kir_op3(b, KIR_SELECT, is_there, where, number);
+  }
+  int before = kir_op2(b, KIR_MUL, s->t, kir_lit_int(s->d.k, WEFT_I64, g->places));
+  *at = draft_lin(&s->d, kir_op2(b, KIR_ADD, before, where));
+}
 
 /* An index that is out of range is told, the first of them, and this step is the last: what it has computed is nobody's. The
  * rest of the step is computed all the same, for `until` is part of it. */
-static void check_indices(struct small *s, const struct node *n, const struct indexing *g, int j, const int is_there[]) {
+static void check_indices(struct small *s, const struct node *n, const struct indexing *g, int j, const int index[],
+                          const int is_there[]) {
   struct kir_builder *b = &s->d.b;
-  int all = is_there[g->places - 1], where = kir_lit_int(s->d.k, WEFT_I64, number_of(g, g->places - 1));
-  for (int64_t i = g->places - 2; i >= 0; i--) {
-    int number = kir_lit_int(s->d.k, WEFT_I64, number_of(g, i));
-    where = kir_op3(b, KIR_SELECT, is_there[i], where, number);
-    all = kir_op2(b, KIR_AND, all, is_there[i]);
-  }
+  int all = is_there[g->places - 1], of = kir_lit_int(s->d.k, WEFT_I64, 0), size = kir_lit_int(s->d.k, WEFT_I64, n->in[0]->dims[j]);
+  struct kir_lin at = { 0 };
+  for (int64_t i = g->places - 2; i >= 0; i--) all = kir_op2(b, KIR_AND, all, is_there[i]);
   int is_out = kir_op1(b, KIR_NOT, all);
   kir_if(b, is_out);
-  int before = kir_op2(b, KIR_MUL, s->t, kir_lit_int(s->d.k, WEFT_I64, g->named));
-  where = kir_op2(b, KIR_ADD, before, where);
-  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->named, n->op == &op_assert };
+  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->places, take_is_window(n), n->op == &op_assert };
   if (site.is_told) site.status = assert_status(n);
-  draft_check(&s->d, all, where, site);
+  else find_out(s, size, g, index, &at, &of);
+  draft_check(&s->d, all, at, of, site);
   kir_end(b);
   s->is_out = s->is_out < 0 ? is_out : kir_op2(b, KIR_OR, s->is_out, is_out);
 }
@@ -505,12 +511,13 @@ static void find_slots(struct small *s, struct small_loop *f, const struct node 
   int is_there[MOST_ELEMENTS];
   for (int j = 0; j < g->n; j++) {
     int size = kir_lit_int(s->d.k, WEFT_I64, n->in[0]->dims[j]);
+    const int *index = f->element[n->in[g->first + j]->slot];
     for (int64_t i = 0; i < g->places; i++) {
-      int k = draft_place(&s->d, f->element[n->in[g->first + j]->slot][i], size, &is_there[i]);
+      int k = draft_place(&s->d, index[i], size, &is_there[i]);
       if (!j) slot[i] = k;
       else slot[i] = kir_op2(b, KIR_MUL, slot[i], size), slot[i] = kir_op2(b, KIR_ADD, slot[i], k);
     }
-    if (g->places) check_indices(s, n, g, j, is_there);
+    if (g->places) check_indices(s, n, g, j, index, is_there);
   }
 }
 

@@ -25,6 +25,7 @@ struct site {                    /* of a check: */
   const char *text;              /* what failed, .. */
   uint64_t origin;               /* .. whose, .. */
   int64_t bound, a_step;         /* .. the size; in a loop of the kernel's: so many indices a step, counted through. 0: in none */
+  bool is_window;                /* an index may be less than it was given by WINDOW_FAR */
   bool is_told;                  /* the text is all there is to say, with that status */
   weft_status status;
 };
@@ -60,8 +61,9 @@ struct step_kind {
    * outputs; at most STEPS_ABREAST. NULL: it is run alone. */
   int (*abreast)(const struct plan *, int step, int threads);
   int64_t (*scratch)(const struct plan *, int step, int threads); /* bytes it takes to work in, at most; NULL: none */
-  int (*checks)(const struct plan *, int step); /* words that it writes what it finds to, on a device; NULL: one a site */
-  struct failure *(*found)(const struct plan *, int step, int word, int64_t at); /* what such a word says; NULL: that of its site */
+  int (*checks)(const struct plan *, int step); /* so many, on a device; NULL: one a site */
+  struct failure *(*found)(const struct plan *, int step, int check, const struct finding_words *); /* what their words say; NULL:
+                                    that of its site */
   bool (*looks)(const struct plan *, int step); /* on a device: it waits for values, to look at them; NULL: it does not */
   bool (*may_fail)(const struct plan *, int step); /* for want of memory, by a check, or stopped; NULL: it may */
   int (*library_calls)(const struct plan *, int step); /* of somebody else's code, as this thread's settings are; NULL: none */

@@ -11,11 +11,11 @@
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
           BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, RCP, WGMMA, FENCE,
-          MBARRIER, GRIDDEPCONTROL, OPS };
+          MBARRIER, GRIDDEPCONTROL, BFI, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
   "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence",
-  "mbarrier", "griddepcontrol" };
+  "mbarrier", "griddepcontrol", "bfi" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (name[0] == names[i][0] && !strcmp(name, names[i])) return i;
@@ -697,6 +697,12 @@ static void step(struct block *b, struct thread *t) {
     }
     case SELP: set(t, i, i->t, get(b, t, &i->in[2], T_PRED) ? in(b, t, i, 0) : in(b, t, i, 1)); break;
     case PRMT: set(t, i, T_B32, permuted(in(b, t, i, 0), in(b, t, i, 1), in(b, t, i, 2))); break;
+    case BFI: { /* b with the lowest bits of a in place of those from c on */
+      unsigned from = (unsigned)in(b, t, i, 2), n = (unsigned)in(b, t, i, 3);
+      uint64_t bits = (n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX) << from;
+      set(t, i, i->t, (in(b, t, i, 1) & ~bits) | (in(b, t, i, 0) << from & bits));
+      break;
+    }
     case SHF: {
       uint64_t both = in(b, t, i, 1) << 32 | in(b, t, i, 0), n = in(b, t, i, 2) & 31; /* shf.l.wrap */
       set(t, i, T_B32, both << n >> 32);

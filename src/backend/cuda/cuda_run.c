@@ -208,26 +208,21 @@ static void give_pieces(struct session *s) {
 
 static int start_checks(struct session *s) {
   int n = s->c->plan.n_checks;
-  int64_t *none = arena_take(s->arena, (size_t)(n + 1) * sizeof *none);
+  struct finding_words *none = arena_take(s->arena, (size_t)(n + 1) * sizeof *none);
   if (!n) return CUDA_OK;
   if (!none) return CUDA_NO_MEMORY;
-  for (int i = 0; i < n; i++) none[i] = INT64_MAX;
+  words_clear(none, n);
   int r = cuda_take(s->c->gpu, (size_t)n * sizeof *none, &s->checks, &(uint64_t){ 0 });
   return r ? r : cuda_upload(s->c->gpu, QUEUE_COMPUTE, s->checks, none, (size_t)n * sizeof *none);
 }
 
-static void lower(int64_t *slot, int64_t to) {
-  int64_t now = __atomic_load_n(slot, __ATOMIC_RELAXED);
-  while (to < now && !__atomic_compare_exchange_n(slot, &now, to, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-}
-
 static int end_checks(struct session *s) {
   int n = s->c->plan.n_checks;
-  int64_t *found = arena_take(s->arena, (size_t)(n + 1) * sizeof *found);
+  struct finding_words *found = arena_take(s->arena, (size_t)(n + 1) * sizeof *found);
   if (!n) return CUDA_OK;
   if (!found) return CUDA_NO_MEMORY;
   int r = cuda_download(s->c->gpu, QUEUE_COMPUTE, found, s->checks, (size_t)n * sizeof *found);
-  for (int i = 0; i < n && !r; i++) lower(&s->l->checks[i], found[i]);
+  for (int i = 0; i < n && !r; i++) if (found[i].place < s->l->checks[i].place) found_there(&found[i], &s->l->checks[i]);
   return r;
 }
 
@@ -457,7 +452,7 @@ int cuda_run(const struct code *c, const struct launch *l, double *ms) {
   if (!r) r = run_there(&s, ms);
   if (!r) r = end_checks(&s);
   if (!r) r = download(&s);
-  cuda_give(c->gpu, s.checks, (size_t)c->plan.n_checks * sizeof(int64_t));
+  cuda_give(c->gpu, s.checks, (size_t)c->plan.n_checks * sizeof(struct finding_words));
   give_pieces(&s);
   arena_free(s.arena);
   return r;
@@ -517,7 +512,7 @@ static int follow(const struct device *d, enum queue q, const struct event *e) {
 
 static int launch_there(const struct device *d, const struct code *c, const struct launch *l) {
   struct arena_room room;
-  struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->checks, .arena = arena_in(&room) };
+  struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->words, .arena = arena_in(&room) };
   (void)d;
   cuda_note_launch(c->gpu, c->plan.entry);
   int r = run_there(&s, NULL);

@@ -23,7 +23,7 @@ entry bins_edges(E* edges, s64* checks, u64 each, u64 all) {
     E before = x;
     if (i % each != 0) { before = edges[i - 1]; }
     bool is_good = x >= before;
-    if (!is_good) { atom_min(checks[1], s64(i % each)); }
+    if (!is_good) { atom_min(checks[4], s64(i % each)); }
   }
 }
   )
@@ -94,7 +94,12 @@ entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u
           }
         } else {
           bin = u64(s64(v[k]));
-          if (bin >= n) { atom_min(checks[0], s64(problem * length + i + k * step)); bin = n; }
+          if (bin >= n) {
+            s64 place = s64(problem * length + i + k * step);
+            atom_min(checks[0], place);
+            repeat (w, 3) { atom_min(checks[1 + w], (place << 22) | s64((bin >> (22 * w)) & 4194303)); }
+            bin = n;
+          }
         }
         if (IS_COUNT) {
           if (bin < n) {
@@ -152,7 +157,7 @@ static int binned(struct gpu *g, const struct routine_call *c, bool is_count, bo
   if (!names[0].type || problems > INT32_MAX / 1024) return DEVICE_CANNOT;
   int how = routine_load(g, bins_text, names, &m);
   if (how || only_asks) return how;
-  uint64_t checks = (uint64_t)(uintptr_t)c->checks;
+  uint64_t checks = (uint64_t)(uintptr_t)c->words;
   int64_t all = problems * parts * n, edges = problems * (n + 1);
   if (is_count && all) how = LAUNCH(g, m, "bins_clear", (all - 1) / 256 + 1, 256, y->at, (uint64_t)all);
   if (!how && has_edges && n)

@@ -84,9 +84,14 @@ entry codes_product(f32* x, u32* all_words, S* all_scales, B* all_biases, s64* a
   if (IS_GATHERED) {
     s64 chosen_x = at_x[place];
     s64 chosen_w = at_w[place];
-    if (chosen_x < 0 || chosen_x >= xs || chosen_w < 0 || chosen_w >= ws) {
+    if (chosen_x < 0 || chosen_x >= xs) {
       atom_min(checks[0], s64(place));
+      repeat (i, 3) { atom_min(checks[1 + i], (s64(place) << 22) | s64((u64(chosen_x) >> (22 * i)) & 4194303)); }
       chosen_x = 0;
+    }
+    if (chosen_w < 0 || chosen_w >= ws) {
+      atom_min(checks[4], s64(place));
+      repeat (i, 3) { atom_min(checks[5 + i], (s64(place) << 22) | s64((u64(chosen_w) >> (22 * i)) & 4194303)); }
       chosen_w = 0;
     }
     of_x = u64(chosen_x);
@@ -208,7 +213,7 @@ int code_product_there(struct gpu *g, const struct routine_call *c, bool only_as
   if (row_cuts > INT32_MAX / column_cuts || all > INT32_MAX / (row_cuts * column_cuts)) return DEVICE_CANNOT;
   if (only_asks) return CUDA_OK;
   return LAUNCH(g, module, "codes_product", all * row_cuts * column_cuts, 256, x->at, w->at, s->at, is_whole ? a[3].at : 0,
-                is_gathered ? a[places].at : 0, is_gathered ? a[places + 1].at : 0, (uint64_t)(uintptr_t)c->checks, y->at,
+                is_gathered ? a[places].at : 0, is_gathered ? a[places + 1].at : 0, (uint64_t)(uintptr_t)c->words, y->at,
                   (uint64_t)m,
                 (uint64_t)n, (uint64_t)k, (uint64_t)routine_last(w, 2), (uint64_t)(routine_last(s, 1) * c->number[GROUP]),
                 (uint64_t)count_of(x, 2), (uint64_t)count_of(w, 2), (uint64_t)row_cuts, (uint64_t)column_cuts);

@@ -135,10 +135,37 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   if (meets) ptx_line(p, "bar.sync 0");
 }
 
+static void lower(struct printer *p, int at, const char *word) { ptx_line(p, "red.global.min.s64 [$checks+%d], %s", at, word); }
+
+/* What is at the place, in parts below its number: see struct finding_words. */
+static void lower_parts(struct printer *p, int at, const char *place, const char *value) {
+  const char *part = ptx_own(p, OWN_LONG);
+  for (int i = 0; i < FINDING_PARTS; i++) {
+    if (i) ptx_line(p, "shr.u64 %s, %s, %d", part, value, i * FINDING_BITS);
+    ptx_line(p, "bfi.b64 %s, %s, %s, %d, %d", part, place, i ? part : value, FINDING_BITS, 64 - FINDING_BITS);
+    lower(p, at + 8 * i, part);
+  }
+}
+
+static const char *place_of(struct printer *p, const struct kir_stmt *s) {
+  const char *at = s->n_at ? ptx_lin(p, s->at[0]) : ptx_val(p, s->in[2]);
+  if (*at != '-' && (*at < '0' || *at > '9')) return at;
+  const char *r = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mov.s64 %s, %s", r, at);
+  return r;
+}
+
+static void found(struct printer *p, const struct kir_stmt *s) {
+  int at = (int)sizeof(struct finding_words) * p->n_checks++;
+  const char *place = place_of(p, s);
+  lower(p, at, place);
+  if (p->k->vals[s->in[1]].kind != KIR_LIT) lower_parts(p, at + 8, place, ptx_val(p, s->in[1]));
+}
+
 static void check(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   const char *pass = ptx_label(p, "pass"), *ok = ptx_val(p, s->in[0]);
   ptx_line(p, "@%s bra %s", ok, pass);
-  ptx_line(p, "red.global.min.s64 [$checks+%d], %s", 8 * p->n_checks++, ptx_in_register(p, WEFT_I64, s->in[1]));
+  found(p, s);
   if (w->active) ptx_line(p, "and.pred %s, %s, %s", w->active, w->active, ok);
   ptx_line(p, "bra %s", w->rest);
   ptx_place(p, pass);

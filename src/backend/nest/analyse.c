@@ -483,10 +483,11 @@ static void on_yield(struct analysis *w, const struct kir_stmt *s) {
   if (!w->g->vals[s->out[0]].stand_in) w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
-/* Which lane a check is about need not be a value: it is counted once one fails. */
-static bool is_lane_number(const struct analysis *w, int val) {
-  int lane = loop_lane(w->g, w->loop);
-  return lane >= 0 && w->g->loops[lane].stmt->var == val;
+/* A place of axes and sizes is counted once a check fails: counters must be in memory there, the lane's need not be a value. */
+static void use_place(struct analysis *at, const struct kir_stmt *check) {
+  use_subscripts(at, check->at, check->n_at);
+  use_counters(at->g, check);
+  if (!check->n_at) use(at, check->in[2]);
 }
 
 /* Inside lanes a check that all share, and that nothing precedes that could be seen, decides for the whole loop. */
@@ -507,7 +508,8 @@ static void on_check(struct analysis *w, const struct kir_stmt *s) {
     lane->has_effects = lane->has_lane_check = true;
   }
   use(at, s->in[0]);
-  if (is_hoisted || !is_lane_number(w, s->in[1])) use(at, s->in[1]);
+  use(at, s->in[1]);
+  use_place(at, s);
 }
 
 static void walk_block(struct analysis *w, const struct kir_block *b) {

@@ -47,6 +47,19 @@ static struct vm_lin access_terms(struct translator *t, const struct kir_stmt *s
   return r;
 }
 
+void address_place(struct translator *t, const struct kir_stmt *check, struct vm_step *step) {
+  for (int of_lane = 0; of_lane < 2; of_lane++) {
+    struct vm_lin *l = of_lane ? &step->lane : &step->lin;
+    l->first = t->c->n_terms;
+    for (int i = 0; i < check->at[0].n; i++) {
+      const struct kir_term *x = &check->at[0].term[i];
+      enum term_class c = classify(t, x);
+      if (c == TERM_GATHER || c == TERM_UNKNOWN) translator_refuse(t, "a place of a check is not of axes and sizes");
+      else if ((c == TERM_LANE) == of_lane) term_add(t, x, -1, -1), l->n++;
+    }
+  }
+}
+
 int address_access(struct translator *t, const struct kir_stmt *s, struct pending pending) {
   int i = ADD(t, access);
   struct vm_access a = {.buf = s->buf, .addr = pending.addr, .sum = -1};

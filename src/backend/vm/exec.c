@@ -45,20 +45,27 @@ static bool until(struct vm_frame *f, const struct vm_step *s) {
 
 /* ---- Checks ---------------------------------------------------------------------------------------------------------- */
 
-static void report(const struct vm_frame *f, int site, int64_t index) {
-  int64_t *at = &f->launch->checks[site], seen = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (index < seen && !__atomic_compare_exchange_n(at, &seen, index, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+static bool is_one(const struct vm_frame *f, int reg) { return f->c->regs[reg].kind == VM_ONE; }
+
+static int64_t of_lane(const struct vm_frame *f, int reg, int64_t lane) {
+  return ((const int64_t *)f->ptr[reg])[is_one(f, reg) ? 0 : lane];
+}
+
+/* The lane's place and value, if it is the lowest place so far. */
+static void report(const struct vm_frame *f, const struct vm_step *s, int64_t lane) {
+  struct finding *found = &f->launch->checks[s->access];
+  uint64_t at = s->in[2] >= 0 ? (uint64_t)of_lane(f, s->in[2], lane) : (uint64_t)vm_lin_value(f, s->lin);
+  if (s->lane.n) at += (uint64_t)vm_lin_value(f, s->lane) * (uint64_t)(f->at + lane);
+  if ((int64_t)at < found->place) *found = (struct finding){ (int64_t)at, of_lane(f, s->in[1], lane) };
 }
 
 static bool check(struct vm_frame *f, const struct vm_step *s) {
   const uint8_t *m = vm_mask(f, s->mask), *ok = (const uint8_t *)f->ptr[s->in[0]];
-  const int64_t *at = (const int64_t *)f->ptr[s->in[1]];
-  int64_t before = s->mask < 0 ? f->n : f->active[s->mask], lowest = INT64_MAX;
+  int64_t before = s->mask < 0 ? f->n : f->active[s->mask];
   bool any = narrow(f, s->out, s->mask, s->in[0]);
   if (f->active[s->out] == before) return any;
   for (int64_t i = 0; i < f->n; i++)
-    if ((!m || m[i]) && !ok[i] && at[i] < lowest) lowest = at[i];
-  report(f, s->access, lowest);
+    if ((!m || m[i]) && !ok[i]) report(f, s, i);
   return any;
 }
 
@@ -176,7 +183,7 @@ void vm_exec(struct vm_frame *f, int first) {
       case VM_CHECK: jump = !check(f, s); break;
       case VM_CHECK_ONE:
         jump = !*(const uint8_t *)p[s->in[0]];
-        if (jump) report(f, s->access, vm_i64(f, s->in[1]));
+        if (jump) report(f, s, 0);
         break;
       case VM_UNTIL: jump = !until(f, s); break;
       case VM_UNTIL_ONE:

@@ -86,7 +86,9 @@ struct vm_step {
   int out, in[3], mask;
   int access;         /* LOAD, STORE, OP_STORE; loops and folds: their index; CHECK: its site */
   int jump;           /* a label while translating, then a step */
-  struct vm_lin lin;  /* ADDR. NEXT: in code->list, entries (to, from, saved or -1, unused), or pairs (to, from) to rotate */
+  struct vm_lin lane; /* CHECK: factors of the lane variable in its place */
+  struct vm_lin lin;  /* ADDR. CHECK: the rest of its place. NEXT: in code->list, entries (to, from, saved or -1,
+                         unused), or pairs (to, from) to rotate */
   tile_op *run;
 };
 

@@ -314,13 +314,22 @@ static void stmt_yield(struct translator *t, const struct kir_stmt *s, struct vm
   step_op(t, out, run, run, in, 3);
 }
 
+static bool place_varies(const struct translator *t, const struct kir_stmt *s) {
+  bool does = !s->n_at && !translator_is_one(t, translator_find(t, s->in[2]));
+  for (int i = 0; s->n_at && i < s->at[0].n; i++)
+    for (int j = 0; j < s->at[0].term[i].n; j++) does |= t->lane >= 0 && s->at[0].term[i].val[j] == t->lane_var;
+  return does;
+}
+
 static void stmt_check(struct translator *t, const struct kir_stmt *s, struct vm_place *p) {
-  int ok = translator_use(t, s->in[0]), at = translator_use(t, s->in[1]);
-  bool one = translator_is_one(t, ok) && translator_is_one(t, at);
-  if (!one) ok = as_tile(t, ok), at = as_tile(t, at);
+  int ok = translator_use(t, s->in[0]), of = translator_use(t, s->in[1]), at = s->n_at ? -1 : translator_use(t, s->in[2]);
+  bool one = translator_is_one(t, ok) && translator_is_one(t, of) && !place_varies(t, s);
+  if (!one) ok = as_tile(t, ok);
   int mask = one ? -1 : translator_reg(t, VM_OWN, 1);
   struct vm_step *step = translator_emit(t, one ? VM_CHECK_ONE : VM_CHECK);
-  step->in[0] = ok, step->in[1] = at, step->mask = p->mask, step->out = mask, step->access = t->n_sites++, step->jump = p->end;
+  step->in[0] = ok, step->in[1] = of, step->in[2] = at, step->mask = p->mask, step->out = mask;
+  step->access = t->n_sites++, step->jump = p->end;
+  if (s->n_at) address_place(t, s, step);
   if (!one) p->mask = mask;
 }
 

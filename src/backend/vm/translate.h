@@ -32,6 +32,7 @@ bool translator_is_fixed(const struct translator *, int val);       /* known whe
 
 /* address.c */
 struct vm_lin address_extent(struct translator *, struct kir_lin);
+void address_place(struct translator *, const struct kir_stmt *check, struct vm_step *); /* what a check says it is about */
 int address_access(struct translator *, const struct kir_stmt *, struct pending);
 /* Before a loop opens: sums the terms of accesses inside it that are known by now. `at` counts accesses in text order. */
 void address_hoist(struct translator *, struct kir_block, int *at, int depth);

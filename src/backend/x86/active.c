@@ -129,54 +129,69 @@ void active_drop(struct gen *g, int val, int stop, int under) {
 
 /* ---- Checks ---- */
 
-/* The slot of the site becomes the least index seen by any thread; the index is in RDX. Changes RAX and RCX. */
+/* The finding of the site becomes this one, if its place is lower. RDX: the place; RAX: what it is of. Changes RCX. */
 void check_report(struct gen *g, int site) {
   struct encoder *e = enc(g);
-  static const uint8_t lock_cmpxchg_rcx_rdx[] = { 0xF0, 0x48, 0x0F, 0xB1, 0x11 };
-  int again = label_new(e), done = label_new(e);
+  int done = label_new(e), at = (int)sizeof(struct finding) * site;
   gpr(e, G_MOV, RCX, in_frame(FRAME_CHECKS));
-  gpr_imm(e, A_ADD, rm_reg(RCX), 8 * site);
-  gpr(e, G_MOV, RAX, rm_at(RCX, 0));
-  label_here(e, again);
-  gpr(e, G_CMP, RDX, rm_reg(RAX));
+  gpr(e, G_CMP, RDX, rm_at(RCX, at));
   jump_if(e, CC_GE, done);
-  code_bytes(e, lock_cmpxchg_rcx_rdx, 5);
-  jump_if(e, CC_NE, again);
+  gpr(e, G_STORE, RDX, rm_at(RCX, at));
+  gpr(e, G_STORE, RAX, rm_at(RCX, at + 8));
   label_here(e, done);
 }
 
-/* Where the index of a check is found: the same for all, in the buffer, or the number of the lane. */
-enum about { SHARED, BUFFERED, NUMBERED };
-
-static enum about about(const struct gen *g, const struct kir_stmt *s) {
-  if (g->vals[s->in[1]].domain == SCALAR) return SHARED;
-  return g->lane_loop >= 0 && g->loops[g->lane_loop].stmt->var == s->in[1] ? NUMBERED : BUFFERED;
+void check_place(struct gen *g, const struct kir_stmt *s) {
+  if (s->n_at) lin_eval(g, RDX, &s->at[0]);
+  else scalar_load(g, RDX, s->in[2]);
 }
 
-/* RDX = the index that belongs to lane RSI of a copy. */
-static void index_of(struct gen *g, const struct kir_stmt *s, int copy) {
+static bool is_of_lanes(const struct gen *g, int val) { return g->vals[val].domain != SCALAR; }
+
+/* RAX = the number of lane RSI of a copy. */
+static void lane_number(struct gen *g, int copy) {
   struct encoder *e = enc(g);
-  const struct gen_loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
-  switch (about(g, s)) {
-    case SHARED: scalar_load(g, RDX, s->in[1]); return;
-    case BUFFERED: gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer)); return;
-    case NUMBERED:
-      gpr(e, G_LEA, RDX, rm_at(RSI, copy * g->lanes));
-      if (l->is_flat) gpr(e, G_ADD, RDX, rm_reg(R9));
-      gpr(e, G_ADD, RDX, in_frame(l->var));
+  const struct gen_loop *l = &g->loops[g->lane_loop];
+  gpr(e, G_LEA, RAX, rm_at(RSI, copy * g->lanes));
+  if (l->is_flat) gpr(e, G_ADD, RAX, rm_reg(R9));
+  gpr(e, G_ADD, RAX, in_frame(l->var));
+}
+
+/* RDX = the place that belongs to lane RSI of a copy. Values of lanes stand in the second half of the buffer. */
+static void place_of(struct gen *g, const struct kir_stmt *s, int copy) {
+  struct encoder *e = enc(g);
+  int var = g->loops[g->lane_loop].stmt->var;
+  if (s->n_at) {
+    lin_of_lane(g, &s->at[0], var); /* RDX, and RCX for every lane */
+    lane_number(g, copy);
+    gpr(e, G_IMUL, RCX, rm_reg(RAX));
+    gpr(e, G_ADD, RDX, rm_reg(RCX));
+  } else if (is_of_lanes(g, s->in[2])) {
+    gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer + g->vector_bytes));
+  } else {
+    scalar_load(g, RDX, s->in[2]);
   }
 }
 
-/* RAX: the lanes that failed. */
-static void report_lanes(struct gen *g, const struct kir_stmt *s, int site, int copy) {
+/* RAX = what the check is of in lane RSI. */
+static void value_of(struct gen *g, const struct kir_stmt *s) {
+  if (is_of_lanes(g, s->in[1])) gpr(enc(g), G_MOV, RAX, rm_index(RBX, RSI, 3, g->tail_buffer));
+  else scalar_load(g, RAX, s->in[1]);
+}
+
+/* RAX: the lanes that failed. of, at: registers of what differs from lane to lane; -1: it does not. */
+static void report_lanes(struct gen *g, const struct kir_stmt *s, int site, int copy, int of, int at) {
   struct encoder *e = enc(g);
-  int again = label_new(e);
+  int again = label_new(e), bytes = width_of(g, WEFT_I64);
+  if (of >= 0) vec(e, I_MOVUPS_TO, bytes, of, 0, in_frame(g->tail_buffer));
+  if (at >= 0) vec(e, I_MOVUPS_TO, bytes, at, 0, in_frame(g->tail_buffer + g->vector_bytes));
   gpr(e, G_STORE, RSI, in_frame(g->saved));
   gpr(e, G_STORE, RDI, in_frame(g->saved + 8));
   gpr(e, G_MOV, RDI, rm_reg(RAX));
   label_here(e, again);
   first_bit(e, RSI, RDI);
-  index_of(g, s, copy);
+  place_of(g, s, copy);
+  value_of(g, s);
   check_report(g, site);
   drop_first_bit(e, RDI);
   jump_if(e, CC_NE, again);
@@ -188,8 +203,8 @@ static void report_lanes(struct gen *g, const struct kir_stmt *s, int site, int 
 static void check_copy(struct gen *g, const struct kir_stmt *s, int site, int mask, int mask_after, int copy) {
   struct encoder *e = enc(g);
   int fine = label_new(e), r = in_reg(g, s->in[0], copy);
-  if (about(g, s) == BUFFERED)
-    vec(e, I_MOVUPS_TO, width_of(g, WEFT_I64), in_reg(g, s->in[1], copy), 0, in_frame(g->tail_buffer));
+  int of = is_of_lanes(g, s->in[1]) ? in_reg(g, s->in[1], copy) : -1;
+  int at = !s->n_at && is_of_lanes(g, s->in[2]) ? in_reg(g, s->in[2], copy) : -1;
   and_copy(g, mask_after, mask, copy, r);
   if (e->evex) {
     load_bits(g, RCX, mask, copy); /* RAX: the lanes that are fine */
@@ -204,7 +219,7 @@ static void check_copy(struct gen *g, const struct kir_stmt *s, int site, int ma
   }
   gpr(e, G_XOR, RAX, rm_reg(RCX));
   jump_if(e, CC_E, fine);
-  report_lanes(g, s, site, copy);
+  report_lanes(g, s, site, copy, of, at);
   label_here(e, fine);
   g->locked = g->temps = 0;
 }

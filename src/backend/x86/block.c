@@ -164,7 +164,8 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
   }
   bool_test(g, in_reg(g, s->in[0], 0));
   jump_if(e, CC_NE, ok);
-  scalar_load(g, RDX, s->in[1]);
+  check_place(g, s);
+  scalar_load(g, RAX, s->in[1]);
   check_report(g, g->now->site);
   jump_to(e, g->rest);
   label_here(e, ok);

@@ -127,6 +127,7 @@ struct rm home_of(struct gen *, int val, int copy);
 /* scalar.c */
 void scalar_load(struct gen *, int reg, int val);
 void lin_eval(struct gen *, int reg, const struct kir_lin *);
+void lin_of_lane(struct gen *, const struct kir_lin *, int var); /* RDX + RCX * var. Uses RAX */
 bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
 void scalar_combine(struct gen *, int op, bool is_signed);     /* RAX = op(RAX, RCX) */
 void address_eval(struct gen *, const struct gen_access *, int skip); /* RDX = the address, without terms of value skip */
@@ -174,8 +175,9 @@ int active_and(struct gen *, int cond, int skip); /* g->active and cond; jumps t
 void active_copy(struct gen *, int val, int from);    /* val = from, -1: all lanes */
 void active_drop(struct gen *, int val, int stop, int under); /* val loses the lanes of `under` where stop holds */
 void check_lanes(struct gen *, const struct kir_stmt *, int site, int mask, int mask_after);
+void check_place(struct gen *, const struct kir_stmt *); /* RDX = the place of a check outside lanes. Uses RAX */
 void check_all(struct gen *, const struct kir_stmt *); /* jumps to g->careful unless it holds for all lanes */
-void check_report(struct gen *, int site);      /* the index is in RDX */
+void check_report(struct gen *, int site);      /* the place is in RDX, what it is of in RAX */
 void jump_if_none(struct gen *, int val, int label);
 
 /* x86_memory.c */

@@ -70,6 +70,11 @@ void lin_eval(struct gen *g, int reg, const struct kir_lin *l) {
   if (!sum_eval(g, reg, l, -1, -1, false)) gpr_const(enc(g), reg, 0);
 }
 
+void lin_of_lane(struct gen *g, const struct kir_lin *l, int var) {
+  if (!sum_eval(g, RCX, l, var, -1, false)) gpr_const(enc(g), RCX, 0);
+  if (!sum_eval(g, RDX, l, -1, var, false)) gpr_const(enc(g), RDX, 0);
+}
+
 static void add_axis(struct gen *g, const struct gen_access *a, int axis) {
   int buf = a->stmt->buf;
   if (stride_class(g, buf, axis) == STRIDE_1) gpr(enc(g), G_LEA, RCX, rm_index(RCX, RDX, a->element, 0));
