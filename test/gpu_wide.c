@@ -35,6 +35,9 @@ static weft_array *made(int which, weft_array *x) {
       d = weft_mul(x, weft_rsqrt(weft_add(weft_mean(weft_mul(x, x), 1), weft_scalar(1e-5))));
       return weft_grad(weft_sum(weft_mul(weft_mul(d, d), d), WEFT_ALL), 1, &x, &x), x;
     case 11: return weft_var(x, 1, 0);
+    case 12: /* a truth beside a sum in order */
+      d = weft_mul(x, weft_scalar(0.1));
+      return weft_where(weft_all(weft_lt(d, weft_scalar(1e4)), 1), weft_sum(d, 1), weft_scalar(-1));
     default:
       d = weft_sub(x, weft_mean(x, 1));
       return weft_cast(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), WEFT_F16);
@@ -68,6 +71,14 @@ TEST(cuda_neighbours_and_rows_have_the_bits_of_the_host) {
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
       for (int seen = 0; seen < 5; seen++, n++)
         expect_same(dtypes[t], 1 + n % 3, lengths[l], dtypes[t] < WEFT_F16 ? (n + n / 7) % 4 : (n + n / 7) % 7, seen);
+}
+
+TEST(cuda_rows_that_fold_truths_beside_sums_have_the_bits_of_the_host) {
+  static const int64_t lengths[] = { 3, 4, 64, 1000, 4096, 5000, 20000 };
+  test_watchdog(200);
+  for (size_t l = 0; has_gpu() && l < sizeof lengths / sizeof *lengths; l++)
+    for (int seen = 0; seen < 4; seen += 3)
+      expect_same(WEFT_F32, 2, lengths[l], 12, seen), expect_same(WEFT_F64, 3, lengths[l], 12, seen);
 }
 
 /* All programs of rows. */

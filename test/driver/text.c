@@ -16,6 +16,8 @@ struct reader {
   struct module *m;
   struct entry *e;
   struct names reg, label, param;
+  bool *is_pred;             /* by register */
+  int n_typed;
   int *label_at;
   char (*shared)[100];
   size_t *shared_at;
@@ -193,6 +195,15 @@ static void operands(struct reader *r, struct instruction *x, bool stores) {
   expect(r, ';');
 }
 
+/* Predicates are never in memory: ptxas refuses them there. */
+static void look_at_values(struct reader *r, const struct instruction *x) {
+  if (strcmp(x->name, "ld") && strcmp(x->name, "st") && strcmp(x->name, "red") && strcmp(x->name, "atom")) return;
+  for (int i = 0; i < x->n_to + x->n_in; i++) {
+    struct arg a = i < x->n_to ? x->to[i] : x->in[i - x->n_to];
+    if (a.kind == ARG_REG && a.reg < r->n_typed && r->is_pred[a.reg]) wrong(r, "a predicate in memory", r->reg.name[a.reg]);
+  }
+}
+
 static void instruction(struct reader *r, char *w) {
   struct instruction x = { .guard = -1, .target = -1, .line = line_of(r) };
   if (!strcmp(w, "@")) {
@@ -215,22 +226,30 @@ static void instruction(struct reader *r, char *w) {
   } else {
     operands(r, &x, !strcmp(w, "st") || !strcmp(w, "prefetch") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret") || (!strcmp(w, "mbarrier") && !strcmp(x.how, "init")));
   }
+  look_at_values(r, &x);
   ADD(r->e->i, r->e->n_instructions, x);
+}
+
+static void typed(struct reader *r, const char *name, bool is_pred) {
+  int i = place(&r->reg, name);
+  while (r->n_typed <= i) ADD(r->is_pred, r->n_typed, false);
+  r->is_pred[i] = is_pred;
 }
 
 static void registers(struct reader *r, bool is_inner) {
   char w[200], name[240];
   word(r, w); /* .type */
+  bool is_pred = !strcmp(w, ".pred");
   do {
     word(r, w);
     if (accept(r, '<')) {
       char count[200];
       word(r, count);
-      for (int i = 0; i < atoi(count); i++) snprintf(name, sizeof name, "%s%d", w, i), place(&r->reg, name);
+      for (int i = 0; i < atoi(count); i++) snprintf(name, sizeof name, "%s%d", w, i), typed(r, name, is_pred);
       expect(r, '>');
     } else {
       if (find(&r->reg, w) >= 0 && !is_inner) wrong(r, "defined twice:", w);
-      place(&r->reg, w);
+      typed(r, w, is_pred);
     }
   } while (accept(r, ','));
   expect(r, ';');
@@ -296,6 +315,7 @@ static void entry(struct reader *r) {
   while (*r->s && *r->s != '{') r->s++;
   body(r);
   forget(&r->reg);
+  free(r->is_pred), r->is_pred = NULL, r->n_typed = 0;
   forget(&r->label);
   forget(&r->param);
 }

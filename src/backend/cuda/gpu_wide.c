@@ -660,7 +660,10 @@ static void leave_values(struct printer *p, const struct kir_stmt *loop, const s
   ptx_line(p, "mov.u64 %s, %s", at, p->stream.n ? p->stream.left : "folds");
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, p->plan->wide.fold_bytes * slot, at);
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, p->wide[e][loop->var], width, at);
-  for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
+  for (int k = 0; k < each; k++) {
+    p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
+    if (d == WEFT_BOOL) r[k] = pattern(p, d, fold->in[0], r[k]); /* a truth stands in a predicate, which cannot be stored */
+  }
   p->reg = p->wide[0];
   if (!ptx_is_crossed(p, width)) { access_pieces(p, false, ".shared", at, each, width, r); return; }
   const char *by = ptx_own(p, OWN_LONG), *other = ptx_own(p, OWN_LONG);
