@@ -1,8 +1,11 @@
 """Measures, prints, writes."""
 import argparse
 import json
+import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 
 from . import close, fresh, measure, report, systems, works
@@ -24,6 +27,7 @@ def options():
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--within", type=float, default=float("inf"))
     parser.add_argument("--alone", default="")
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--processor", action="store_true")
     return parser.parse_args()
 
@@ -64,6 +68,7 @@ def begin(o, found):
         data = {"threads": o.threads, "versions": {}, "works": [], "first": {}, "lengths": {}, "start": {}}
     data["versions"][time.strftime(STAMP)[:10]] = {s.name: s.version for s in found}
     data.setdefault("before", probe())
+    data["cpu"] = processor()
     return data
 
 
@@ -95,13 +100,60 @@ def measure_works(o, found, data):
 def measure_alone(o):
     """The times of one system, whose threads nobody disturbs; they are printed."""
     for s in systems.available(o.threads, [o.alone]):
+        print(f"{s.name} {s.version}", flush=True)
         for work in works.works(o.quick):
             if is_late(o) or not any(text in work.name for text in o.only.split("|")):
                 continue
             row = measure.measure(work, [s], o.seconds)
             works.forget()
             if s.name in row.ms:
-                print(f"{work.name:40s} {s.name} {report.duration(row.median(s.name))}", flush=True)
+                print(f"{work.name:40s} {row.median(s.name):.6f} ms", flush=True)
+
+
+APART = ("weft", "NumPy", "JAX", "torch")
+PROCESSES = 2  # of each system, in turns: what one finds slow because the machine was, the other may not
+
+
+def alone(o, name):
+    """(version, milliseconds by work) of one system, by a process of its own, whose lines are shown as they come."""
+    command = [sys.executable, "-m", "peers", f"--alone={name}", f"--threads={o.threads}", f"--seconds={o.seconds}", f"--only={o.only}", f"--out={o.out}"]
+    version, ms = None, {}
+    with subprocess.Popen(command + ["--quick"] * o.quick + [f"--within={o.within}"], stdout=subprocess.PIPE, text=True, env={**os.environ, "JAX_PLATFORMS": "cpu"}) as p:
+        for line in p.stdout:
+            print(line, end="", flush=True)
+            if line.endswith(" ms\n"):
+                ms[line[:40].strip()] = float(line.split()[-2])
+            elif line.startswith(name + " "):
+                version = line.split()[1]
+    return version, ms
+
+
+def measure_apart(o):
+    """Rows of systems that run one after the other: of each the median of its processes; kept as rows of turns are."""
+    versions, times = {}, {}
+    for name in APART * PROCESSES:
+        version, ms = alone(o, name)
+        if version:
+            versions[name] = version
+        for work, t in ms.items():
+            times.setdefault(work, {}).setdefault(name, []).append(t)
+    rows, at = [], time.strftime(STAMP)
+    for work in works.works(o.quick):
+        ms = {n: statistics.median(t) for n, t in times.get(work.name, {}).items()}
+        if "weft" in ms:
+            spread = {n: (max(t) - min(t)) / statistics.median(t) / 2 for n, t in times[work.name].items()}
+            ratio = {n: [ms[n] / ms["weft"] * (1 + d * (spread[n] + spread["weft"]) / 2) for d in (0, -1, 1)] for n in ms}
+            rows.append({"name": work.name, "group": work.group, "at": at, "ms": ms, "ratio": ratio, "differs": [], "failed": {}})
+    return {"threads": o.threads, "cpu": processor(), "versions": versions, "works": rows}
+
+
+def apart_table(data):
+    """Rows of systems apart, of whatever machine they were measured on, which docs/bench.json has beside the others."""
+    kept = data["apart"]
+    at = sorted(row["at"] for row in kept["works"])
+    with_what = ", ".join(f"{n} {v}" for n, v in kept["versions"].items())
+    rows = [measure.Kept(row) for row in kept["works"]]
+    return f"{kept['cpu']}, {kept['threads']} threads, {at[0]} to {at[-1]}: {with_what}.\n\n" + report.markdown(rows, list(APART))
 
 
 def first_result(o, name, program):
@@ -159,7 +211,7 @@ def merged(o, data):
     data["versions"] = {**old.get("versions", {}), **data["versions"]}
     if not data["lengths"]:
         data.update({key: old[key] for key in ("first", "lengths", "start", "fresh_at") if key in old})
-    data.update({key: old[key] for key in ("processor",) if key in old})
+    data.update({key: old[key] for key in ("processor", "apart") if key in old})
     return data
 
 
@@ -168,7 +220,7 @@ def machine(o, data):
     with_what = {}
     for day in sorted({row["at"][:10] for row in data["works"]}):
         with_what.setdefault(", ".join(f"{n} {v}" for n, v in data["versions"][day].items()), []).append(day)
-    out = [f"- {processor()}, {o.threads} threads, which read {data['read']:.0f} GB/s together."]
+    out = [f"- {data['cpu']}, {o.threads} threads, which read {data['read']:.0f} GB/s together."]
     out += [f"- {' and '.join(days)}: {versions}." for versions, days in with_what.items()]
     return "\n".join(out + [f"- Before: {data['before']}.", f"- After: {data['after']}."])
 
@@ -185,12 +237,12 @@ def processor_table(data):
     return f"Measured from {at[0]} to {at[-1]}.\n\n" + report.markdown([measure.Kept(row) for row in kept["works"]], systems_in(kept))
 
 
-def keep_processor(o, data):
-    """The page with these rows, all else as it is."""
+def keep(o, what, data):
+    """The page with these rows of `what`, processor or apart, in place of its own, and all else as it is."""
     page = load(o.docs)
-    old = {row["name"]: row for row in page.get("processor", {}).get("works", [])}
+    old = {row["name"]: row for row in page.get(what, {}).get("works", [])}
     new = {**old, **{row["name"]: row for row in data["works"]}}
-    page["processor"] = {"works": [new[work.name] for work in works.works(False) if work.name in new]}
+    page[what] = {**data, "works": [new[work.name] for work in works.works(False) if work.name in new]}
     o.threads = page["threads"]
     write_docs(o, page)
 
@@ -201,6 +253,8 @@ def parts(o, data):
     made = {"machine": machine(o, data), "works": report.markdown(rows, systems_in(data)), "near": close.table(rows), "aims": close.aims(rows)}
     if data.get("processor"):
         made["processor"] = processor_table(data)
+    if data.get("apart"):
+        made["apart"] = apart_table(data)
     if data["lengths"]:
         made.update({"first": first_table(data), "lengths": lengths_table(data), "start": start_table(data)})
     return made
@@ -241,6 +295,11 @@ def main():
         measure.clock = time.process_time
     if o.alone:
         return measure_alone(o)
+    if o.apart:
+        data = measure_apart(o)
+        save(o, data)
+        print(apart_table({"apart": data}), flush=True)
+        return keep(o, "apart", data) if o.docs else 0
     found = systems.available(o.threads)
     names = [s.name for s in found]
     print(f"{o.threads} threads; " + ", ".join(f"{s.name} {s.version}" for s in found), flush=True)
@@ -248,7 +307,7 @@ def main():
     if o.processor:
         is_done = measure_works(o, found, data)
         if o.docs:
-            keep_processor(o, data)
+            keep(o, "processor", {"works": data["works"]})
         return 0 if is_done else print("not all has been measured: --resume goes on")
     is_done = measure_works(o, found, data) and (bool(o.only) or measure_fresh(o, names, data))
     data["after"], data["read"] = probe(), close.bandwidth(o.threads)

@@ -320,6 +320,7 @@ def products(quick):
         yield Work(f"matmul {name}", lambda m=m, k=k, n=n: [normal(m, k), positive(k, n)], product, group="products", tolerance=2e-2)
     square = lambda: [normal(big, big), positive(big, big)]
     yield Work(f"matmul {big}^3 bf16", square, product, "bf16", group="products", tolerance=1)
+    yield Work(f"matmul {big}^3 bf16, the machine's order", square, product, "bf16", group="products", tolerance=1, fast=True)
     yield Work(f"matmul {big}^3 int8", lambda: [small_integers(big, big)] * 2, lambda s, a, b: s.wide_matmul(a, b), "i8", group="products")
     yield Work(f"{big}^3 + bias, gelu, residual", lambda: square() + [normal(big), normal(big, big)],
                lambda s, a, b, c, r: s.gelu(a @ b + c) + r, group="products", tolerance=2e-2)
