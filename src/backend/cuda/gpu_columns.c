@@ -6,7 +6,7 @@
  *
  * Lanes with two such loops, as of logsumexp, read twice what they fold, and find part of it in a cache if threads have but one
  * column: they are none of these (8192 rows of 4096 on an H200: 0.093 ms, 0.081 without). */
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 
 enum { MOST_LOADS = 4, MOST_STEPS = 16, MOST_FOLDS = 4, MOST_PRINTED = 700 };
 

@@ -514,15 +514,13 @@ void ptx_floats(struct printer *p, int form) {
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) / b + 1 : 0; }
-
 bool ptx_floats_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *s) {
   if (!p->floats[0] || !s->is_product) return false;
   int64_t rows = ptx_size(&p->product_rows, sizes, args), columns = ptx_size(&p->product_columns, sizes, args);
   for (int form = 0; form < PTX_FLOATS; form++) {
     const struct floats_form *f = form_of(p->floats_dtype, form);
-    int64_t tiles = parts(rows, f->rows) * parts(columns, f->columns);
+    int64_t tiles = ptx_parts(rows, f->rows) * ptx_parts(columns, f->columns);
     if (tiles > INT32_MAX) continue;
     if (form < PTX_FLOATS - 1 && 2 * tiles * s->grid[2] < 3 * (int64_t)m->n_processors) continue;
     s->floats_form = form, s->is_floats = true;

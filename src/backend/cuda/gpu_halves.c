@@ -456,8 +456,6 @@ void ptx_halves(struct printer *p, int form) {
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) / b + 1 : 0; }
-
 /* Chunks of 16 bytes are aligned: those of an operand's first element, and steps along all axes but the one with neighbours. */
 static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
   const struct ptx_buf *b = &p->bufs[p->halves_bufs[i]];
@@ -479,7 +477,7 @@ bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, con
   for (; form < PTX_HALVES; form++) {
     const struct halves_form *f = form_of(p, form);
     bool is_last = form == PTX_HALVES - 1;
-    tiles = parts(rows, f->rows) * parts(columns, f->columns);
+    tiles = ptx_parts(rows, f->rows) * ptx_parts(columns, f->columns);
     if (shared_of(f) > m->shared_bytes || tiles > INT32_MAX) continue;
     if (is_last || 4 * tiles * s->grid[2] >= 3 * (int64_t)m->n_processors) break;
   }

@@ -230,8 +230,6 @@ void ptx_pairs_body(struct printer *p) {
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t parts(int64_t n, int64_t b) { return (n - 1) / b + 1; }
-
 bool ptx_pairs_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                      struct ptx_shape *s) {
   const struct ptx_pairs *x = &p->pairs;
@@ -246,8 +244,8 @@ bool ptx_pairs_shape(const struct ptx_plan *p, const struct ptx_machine *m, cons
   while (wide < columns && wide < THREADS) wide *= 2;
   while (high < rows && wide * high < THREADS) high *= 2;
   s->block[0] = (unsigned)wide, s->block[1] = (unsigned)high, s->block[2] = 1;
-  s->grid[0] = (unsigned)least(parts(columns, wide), most);
-  s->grid[1] = (unsigned)least(parts(rows, high), parts(most, s->grid[0])), s->grid[2] = 1;
+  s->grid[0] = (unsigned)least(ptx_parts(columns, wide), most);
+  s->grid[1] = (unsigned)least(ptx_parts(rows, high), ptx_parts(most, s->grid[0])), s->grid[2] = 1;
   s->is_wide = false;
   return s->is_paired = true;
 }

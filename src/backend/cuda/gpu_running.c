@@ -5,7 +5,7 @@
  * block. Threads would read lines of memory that are far apart, so the warp brings tiles of 512 bytes of each row into shared
  * memory, STAGES of them ahead, and takes what is stored back in the same way. Values of up to 32 elements are in registers at a
  * time: all are loaded before the first is used. */
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
 enum { WARPS = 4, ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MANY_ROWS = 1024 };

@@ -3,11 +3,11 @@
  *
  * A block of threads goes from row to row. It has room for two to four that are on their way: one thread asks for a row of each
  * array that the first loop loads, and the hardware copies it and says so at a barrier in shared memory. When a row is here each
- * thread takes its elements into registers, where they stay as those of shorter rows do (gpu_wide.c), and the row that comes as
+ * thread takes its elements into registers, where they stay as those of shorter rows do (gpu_rows.c), and the row that comes as
  * many turns later is asked for. What is folded in order is left in a place of its own.
  *
  * A processor has registers for 16384 elements with one kept value each. */
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
 enum { STREAM_LENGTH = 4096 };                      /* rows of up to so many have entries of their own */

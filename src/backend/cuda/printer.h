@@ -83,7 +83,7 @@ struct ptx_meeting {
 };
 
 /* Loads of the first loop of a long row whose place in shared memory is free in its last loop: there the next row is asked for
- * (gpu_wide.c). */
+ * (gpu_next_row.c). */
 enum { PTX_ASKED = 4 };
 struct ptx_asked {
   const struct kir_stmt *load, *last; /* last: the loop that needs the place for the last time */
@@ -133,13 +133,13 @@ struct printer {
   int contended;             /* 1 + the buffer of products that meet in memory; 0: there is none */
   bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
   int groups;                  /* of neighbours that a thread has at a time: see struct ptx_wide */
-  const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
+  const char **wide[PTX_WIDE]; /* gpu_elements.c: registers by value, of each element that a thread has at a time; n_wide of them */
   int n_wide;
-  int each;                  /* gpu_wide.c: neighbours that are loaded and stored together */
+  int each;                  /* gpu_wide.h: neighbours that are loaded and stored together */
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
-  struct { const char *by, *head, *end; } shift; /* gpu_wide.c: elements by which kept rows begin later; and of the row, where whole
-                                16 bytes begin and end. NULL: none are shifted */
+  struct { const char *by, *head, *end; } shift; /* gpu_long_rows.c: elements by which kept rows begin later; and of the row, where
+                                whole 16 bytes begin and end. NULL: none are shifted */
   struct ptx_asked asked[PTX_ASKED];
   int n_asked;
   struct ptx_stream stream;
@@ -154,6 +154,9 @@ struct printer {
 void ptx_line(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *ptx_textf(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *ptx_own(struct printer *, enum own);        /* a new register of the printer's own */
+static inline const char *ptx_word(struct printer *p) { return ptx_own(p, OWN_WORD); }
+static inline const char *ptx_long(struct printer *p) { return ptx_own(p, OWN_LONG); }
+static inline const char *ptx_pred(struct printer *p) { return ptx_own(p, OWN_PRED); }
 const char *ptx_own_of(struct printer *, weft_dtype);   /* the same, for a value of the dtype */
 const char *ptx_label(struct printer *, const char *);  /* a new label */
 void ptx_place(struct printer *, const char *label);    /* the label, here */
@@ -308,30 +311,6 @@ struct ptx_results {         /* the sums of a tile, in shared memory */
 void ptx_finish_tile(struct printer *, const struct ptx_results *);
 void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
                      void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
-
-/* gpu_wide.c: threads take several neighbours of a lane loop at once. */
-bool ptx_is_crossed(const struct printer *, int width); /* every other 128 bytes of what ptx_add_left adds are */
-/* The first lane loop; NULL: the kernel is none that goes so. */
-const struct kir_stmt *ptx_find_wide(const struct survey *, const struct ptx_plan *, const struct shape_class *, struct ptx_wide *);
-bool ptx_find_short(const struct survey *, const struct ptx_wide *, struct ptx_nest *); /* rows that a thread can fold */
-void ptx_short_body(struct printer *);
-void ptx_wide_body(struct printer *);
-void ptx_long_body(struct printer *);  /* of rows too long for registers, .. */
-void ptx_shifted_body(struct printer *);
-void ptx_loose_body(struct printer *); /* .. and not aligned */
-void ptx_streamed_body(struct printer *);
-/* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
-int ptx_axis_along(const struct shape_class *, const struct kir_stmt *, int lane);
-/* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
-bool ptx_name_elements(struct printer *, int n);
-/* A statement of the lane loop, or of a loop in it, on elements e .. e + each - 1. */
-void ptx_wide_statement(struct printer *, const struct kir_stmt *, const struct kir_stmt *lane, int e, int each, struct where);
-/* n neighbours that are loaded, as they stand in memory, into registers of 4 or 8 bytes; and from there into those elements. */
-void ptx_load_raw(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const char *raw[]);
-void ptx_take_raw(struct printer *, const struct kir_stmt *, int n, const int element[], const char *const raw[]);
-/* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */
-void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
-void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 
 /* gpu_columns.c: loops in lanes, of which a thread has neighbours. */
 bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial,

@@ -3,7 +3,7 @@
  * Owns the names: a register is called as its value in the kernel, made unique; what the printer adds begins with $. The
  * statements are printed first, the declarations of what they use afterwards, in front of them. */
 #include "backend/cuda/ptx_plan.h"
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

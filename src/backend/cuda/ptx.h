@@ -164,6 +164,9 @@ struct ptx_plan {
   size_t partial_bytes;     /* static shared memory */
 };
 
+/* How many pieces of b elements n of them are, the last one perhaps not whole. */
+static inline int64_t ptx_parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) / b + 1 : 0; }
+
 enum { MERGE_THREADS = 256, MERGED_BYTES = 8 * MERGE_THREADS };
 
 struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may have */ };

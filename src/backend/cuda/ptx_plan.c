@@ -3,7 +3,7 @@
  * The numbers here decide speed only: loops are strided by the grid, rows lie in shared memory or in a scratch buffer, and
  * copies of private outputs may be missing. */
 #include "backend/cuda/ptx_plan.h"
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 #include <string.h>
 #include "base/least.h"
 

@@ -5,7 +5,7 @@
  * counter in lane k. What the warps have found meets in shared memory, and every warp combines it again in the same order, so
  * that all threads hold the same bits and may branch on them. Along a serial loop each thread has a counter of its own, in
  * local memory. Where no order can be seen (integers, min, max) elements are dealt to all threads and nothing is counted. */
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 
 enum { SLOT = 32 * 8 }; /* bytes of `partials` for one value: a place a warp */
 enum { LEVELS = 48 };   /* of a thread's counter: more blocks than anybody has elements */

@@ -1,0 +1,181 @@
+/* gpu_neighbours.c -- elements of a thread that are neighbours in memory: loaded and stored 16 bytes at a time.
+ *
+ * Memory has its own dtypes: elements of 1 and 2 bytes are packed into words on the way. Addresses are aligned, which is seen to by
+ * whoever launches (gpu_wide_shape.c). */
+#include "backend/cuda/gpu_wide.h"
+#include "base/least.h"
+
+bool ptx_is_only(struct kir_lin l, int v) {
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
+}
+
+int ptx_axis_along(const struct shape_class *shape, const struct kir_stmt *s, int lane) {
+  int found = -1;
+  for (int d = 0; d < s->n_at; d++) {
+    bool is_it = shape->stride[s->buf][d] == STRIDE_1 && ptx_is_only(s->at[d], lane);
+    if (survey_mentions(s->at[d], lane) && !is_it && shape->stride[s->buf][d] != STRIDE_0) return -1;
+    if (is_it) found = d;
+  }
+  return found;
+}
+
+bool ptx_is_neighbours(const struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane) {
+  bool is_access = s->kind == KIR_LOAD || s->kind == KIR_STORE;
+  return is_access && ptx_is_in_memory(p->k, s->buf) && ptx_axis_along(p->shape, s, lane->var) >= 0;
+}
+
+static const char *guard(struct printer *p) { return p->guard ? ptx_textf(p, "@%s ", p->guard) : ""; }
+
+static const char *list(struct printer *p, int n, const char *const r[]) {
+  if (n == 1) return r[0];
+  return n == 2 ? ptx_textf(p, "{%s, %s}", r[0], r[1]) : ptx_textf(p, "{%s, %s, %s, %s}", r[0], r[1], r[2], r[3]);
+}
+
+/* Bytes of an access: as many 4- or 8-byte pieces, four or two at a time. What is not loaded is set: else the compiler would hold
+ * on to what the row before left there (a layer norm of bf16: 56 registers, 48 so). */
+void ptx_access_pieces(struct printer *p, bool is_load, const char *space, const char *at, int n, int width,
+                       const char *const r[]) {
+  int together = 16 / width;
+  for (int i = 0; i < n && is_load && p->guard; i++) ptx_line(p, "mov.b%d %s, 0", 8 * width, r[i]);
+  for (int i = 0; i < n; i += together) {
+    int few = (int)least(together, n - i);
+    const char *v = few == 1 ? "" : few == 2 ? ".v2" : ".v4", *all = list(p, few, r + i);
+    if (is_load) ptx_line(p, "%sld%s%s.b%d %s, [%s+%d]", guard(p), space, v, 8 * width, all, at, i * width);
+    else ptx_line(p, "%sst%s%s.b%d [%s+%d], %s", guard(p), space, v, 8 * width, at, i * width, all);
+  }
+}
+
+/* dst = part i of the word, of a dtype of 1 or 2 bytes */
+static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i, bool is_made) {
+  int width = kir_width(d), shift = 8 * width * i, rest = 32 - 8 * width - shift;
+  const char *up = ptx_own(p, OWN_WORD);
+  if (d == WEFT_BF16) {
+    if (i) ptx_line(p, "and.b32 %s, %s, 0xffff0000", dst, word);
+    else ptx_line(p, "shl.b32 %s, %s, 16", dst, word);
+  } else if (d == WEFT_F16) {
+    const char *half = ptx_own(p, OWN_HALF);
+    ptx_line(p, "shr.u32 %s, %s, %d", up, word, shift);
+    ptx_line(p, "cvt.u16.u32 %s, %s", half, up);
+    ptx_from_f16(p, dst, half, is_made);
+  } else {
+    ptx_line(p, "shl.b32 %s, %s, %d", up, word, rest);
+    const char *to = d == WEFT_BOOL ? up : dst;
+    ptx_line(p, "shr.%s %s, %s, %d", d == WEFT_I8 || d == WEFT_I16 ? "s32" : "u32", to, up, 32 - 8 * width);
+    if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, up);
+  }
+}
+
+/* The pattern of a value of 1 or 2 bytes, in a word without anything above it; a bf16 in the upper half. */
+const char *ptx_small_pattern(struct printer *p, weft_dtype d, int value, const char *src) {
+  const char *r = ptx_own(p, OWN_WORD);
+  if (d == WEFT_BF16 && ptx_is_narrow(p, value, d)) return src;
+  if (d == WEFT_BF16) ptx_to_bf16(p, WEFT_F32, r, src, ptx_is_made(p, value));
+  else if (d == WEFT_F16) ptx_line(p, "cvt.u32.u16 %s, %s", r, ptx_to_f16(p, WEFT_F32, src, ptx_is_made(p, value)));
+  else if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r, src);
+  else ptx_line(p, "and.b32 %s, %s, 0x%x", r, src, kir_width(d) == 1 ? 0xff : 0xffff);
+  return r;
+}
+
+void ptx_load_raw(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const char *raw[]) {
+  int width = kir_width(ptx_memory_of(p, s)), words = width < 4 ? n * width / 4 : n;
+  for (int i = 0; i < words; i++) raw[i] = ptx_own(p, width == 8 ? OWN_LONG : OWN_WORD);
+  ptx_access_pieces(p, true, space, at, words, width < 4 ? 4 : width, raw);
+}
+
+void ptx_take_raw(struct printer *p, const struct kir_stmt *s, int n, const int element[], const char *const raw[]) {
+  weft_dtype d = ptx_memory_of(p, s);
+  int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
+  bool is_made = d == WEFT_F16 && !ptx_pattern_matters(p, v);
+  ptx_val(p, v);
+  p->narrow[v] = (uint8_t)d;
+  for (int i = 0; i < n; i++)
+    if (width < 4) unpack(p, d, p->wide[element[i]][v], raw[i / a_word], i % a_word, is_made);
+    else ptx_line(p, "mov.b%d %s, %s", 8 * width, p->wide[element[i]][v], raw[i]);
+}
+
+void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
+  weft_dtype d = ptx_memory_of(p, s);
+  int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
+  const char *r[PTX_WIDE] = { 0 };
+  bool is_made = d == WEFT_F16 && !ptx_pattern_matters(p, v);
+  ptx_val(p, v);
+  p->narrow[v] = (uint8_t)d;
+  for (int i = 0; i < n; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[element[i]][v];
+  ptx_access_pieces(p, true, space, at, n / a_word, width < 4 ? 4 : width, r);
+  for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word, is_made);
+}
+
+/* Elements e .. e + each - 1 of a load along lanes. */
+void ptx_load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  const char *space = p->k->bufs[s->buf].kind == KIR_IN ? ".global.nc" : ptx_space(p, s->buf);
+  int element[PTX_WIDE];
+  for (int i = 0; i < each; i++) element[i] = e + i;
+  p->reg = p->wide[e];
+  if (each == 1) { /* a narrow one is no word */
+    p->narrow[s->out[0]] = (uint8_t)ptx_memory_of(p, s);
+    ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
+    return;
+  }
+  ptx_load_each(p, s, space, ptx_address(p, s->buf, s->at), each, element);
+}
+
+static const struct kir_stmt *maker_of(const struct kir_block *b, int v) {
+  const struct kir_stmt *found = NULL;
+  for (const struct kir_stmt *s = b->first; s && !found; s = s->next)
+    if (s->kind == KIR_OP && s->n_out == 1 && s->out[0] == v) return s;
+    else found = maker_of(&s->body, v);
+  return found;
+}
+
+/* The f32 that v is, rounded to bf16; -1: v comes from elsewhere, or the pattern of a NaN matters. */
+static int rounded(struct printer *p, int v) {
+  const struct kir_stmt *s = maker_of(&p->k->body, v);
+  bool is = s && s->op == KIR_CAST && s->dtype == WEFT_BF16 && p->k->vals[s->in[0]].dtype == WEFT_F32 &&
+            p->k->vals[s->in[0]].kind == KIR_RESULT && ptx_is_made(p, s->in[0]) && !ptx_is_narrow(p, s->in[0], WEFT_BF16);
+  return is ? s->in[0] : -1;
+}
+
+/* Pairs of numbers are rounded and packed by one instruction: of v nothing else may be left to do. */
+static void rounded_pairs(struct printer *p, int of, int n, const int element[], const char *r[]) {
+  for (int i = 0; i < n; i += 2) {
+    const char *low = p->wide[element[i]][of], *high = p->wide[element[i + 1]][of];
+    ptx_line(p, "cvt.rn.bf16x2.f32 %s, %s, %s", r[i / 2] = ptx_own(p, OWN_WORD), high, low);
+  }
+}
+
+void ptx_store_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
+  weft_dtype d = ptx_memory_of(p, s);
+  int width = kir_width(d), v = s->in[0], a_word = width < 4 ? 4 / width : 1;
+  int of = d == WEFT_BF16 && n % 2 == 0 ? rounded(p, v) : -1;
+  const char *r[PTX_WIDE] = { 0 };
+  if (of >= 0) rounded_pairs(p, of, n, element, r);
+  for (int i = 0; i < n && of < 0; i++) {
+    p->reg = p->wide[element[i]];
+    const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
+    if (width >= 4) { r[i] = x; continue; }
+    const char *part = ptx_small_pattern(p, d, v, x);
+    if (d == WEFT_BF16 && i % 2) {
+      const char *both = ptx_own(p, OWN_WORD);
+      ptx_line(p, "prmt.b32 %s, %s, %s, 0x7632", both, r[i / 2], part); /* the upper halves */
+      part = both;
+    } else if (i % a_word) {
+      const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
+      ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));
+      ptx_line(p, "or.b32 %s, %s, %s", both, r[i / a_word], up);
+      part = both;
+    }
+    r[i / a_word] = part;
+  }
+  ptx_access_pieces(p, false, space, at, n / a_word, width < 4 ? 4 : width, r);
+}
+
+void ptx_store_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  int element[PTX_WIDE];
+  for (int i = 0; i < each; i++) element[i] = e + i;
+  p->reg = p->wide[e];
+  if (each == 1) {
+    ptx_store_value(p, ptx_space(p, s->buf), ptx_memory_of(p, s), ptx_address(p, s->buf, s->at), s->in[0]);
+    return;
+  }
+  ptx_store_each(p, s, ptx_space(p, s->buf), ptx_address(p, s->buf, s->at), each, element);
+}
