@@ -13,7 +13,7 @@ static weft_array *rare(weft_dtype t, int64_t rows, int64_t columns) {
   return a;
 }
 
-enum { PROGRAMS = 9 };
+enum { PROGRAMS = 10 };
 
 static weft_array *made(int which, weft_dtype t, int64_t rows, int64_t columns) {
   weft_array *x = rare(t, rows, columns);
@@ -26,6 +26,13 @@ static weft_array *made(int which, weft_dtype t, int64_t rows, int64_t columns) 
     case 5: return weft_cumsum(weft_mul(weft_flip(x, 1), weft_cast(weft_scalar(3), t)), 1);
     case 6: return weft_cumsum(weft_slice(rare(t, 2 * rows, columns), 0, 0, 2 * rows, 2), 1);
     case 7: return weft_logcumsumexp(weft_cast(x, t == WEFT_F64 ? WEFT_F64 : WEFT_F32), 1);
+    case 8: { /* both in one loop; the last bits of tenths show the order */
+      x = weft_mul(x, weft_scalar(0.1));
+      EXPECT_OK(weft_eval(1, &x));
+      weft_array *both[] = { weft_cumsum(x, 1), weft_sum(x, 1) };
+      EXPECT_OK(weft_eval(2, both));
+      return weft_add(both[0], both[1]);
+    }
     default: return weft_cumsum(weft_reshape(rare(t, 2 * rows, columns), 3, (int64_t[]){ 2, rows, columns }), 2);
   }
 }
@@ -69,4 +76,12 @@ TEST(cuda_running_sums_of_long_rows_have_the_bits_of_the_host) {
   expect_same(0, WEFT_F32, 1, 4096 * 35);
   expect_same(1, WEFT_F64, 1, 4096 * 2 + 1);
   expect_same(0, WEFT_BF16, 3, 4096);
+}
+
+/* The blocks of a sum that shares its loop with a running one. */
+TEST(cuda_sums_beside_running_ones_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  expect_same(8, WEFT_F32, 2, 4097);
+  expect_same(8, WEFT_F64, 1, 4096 * 3 + 100);
+  expect_same(8, WEFT_F16, 1, 8192);
 }

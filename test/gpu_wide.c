@@ -35,9 +35,14 @@ static weft_array *made(int which, weft_array *x) {
       d = weft_mul(x, weft_rsqrt(weft_add(weft_mean(weft_mul(x, x), 1), weft_scalar(1e-5))));
       return weft_grad(weft_sum(weft_mul(weft_mul(d, d), d), WEFT_ALL), 1, &x, &x), x;
     case 11: return weft_var(x, 1, 0);
-    case 12: /* a truth beside a sum in order */
+    case 12: /* truths beside a sum in order: all hold, none does */
       d = weft_mul(x, weft_scalar(0.1));
-      return weft_where(weft_all(weft_lt(d, weft_scalar(1e4)), 1), weft_sum(d, 1), weft_scalar(-1));
+      d = weft_where(weft_all(weft_lt(d, weft_scalar(1e4)), 1), weft_sum(d, 1), weft_scalar(-1));
+      return weft_where(weft_any(weft_gt(x, weft_scalar(1e4)), 1), weft_scalar(-2), d);
+    case 13: /* numbers of 1 byte beside one, and truths that a later loop wants again */
+      d = weft_add(weft_max(weft_cast(weft_abs(x), WEFT_I8), 1), weft_min(weft_cast(weft_abs(x), WEFT_U8), 1));
+      x = weft_sub(x, weft_mean(x, 1)), d = weft_add(weft_sum(weft_abs(x), 1), d);
+      return weft_where(weft_gt(x, weft_scalar(0)), weft_div(x, d), d);
     default:
       d = weft_sub(x, weft_mean(x, 1));
       return weft_cast(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), WEFT_F16);
@@ -79,6 +84,13 @@ TEST(cuda_rows_that_fold_truths_beside_sums_have_the_bits_of_the_host) {
   for (size_t l = 0; has_gpu() && l < sizeof lengths / sizeof *lengths; l++)
     for (int seen = 0; seen < 4; seen += 3)
       expect_same(WEFT_F32, 2, lengths[l], 12, seen), expect_same(WEFT_F64, 3, lengths[l], 12, seen);
+}
+
+/* A thread has eight elements of 2 bytes, and what it leaves of them for a fold may have 1. */
+TEST(cuda_rows_of_halves_fold_truths_and_bytes_beside_sums) {
+  static const int64_t lengths[] = { 8, 1000, 4104, 9000 };
+  for (size_t l = 0; has_gpu() && l < sizeof lengths / sizeof *lengths; l++)
+    for (int what = 12; what < 14; what++) expect_same(WEFT_BF16, 2, lengths[l], what, 0), expect_same(WEFT_F16, 2, lengths[l], what, 3);
 }
 
 /* All programs of rows. */

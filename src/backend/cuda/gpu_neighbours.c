@@ -31,11 +31,12 @@ static const char *list(struct printer *p, int n, const char *const r[]) {
   return n == 2 ? ptx_textf(p, "{%s, %s}", r[0], r[1]) : ptx_textf(p, "{%s, %s, %s, %s}", r[0], r[1], r[2], r[3]);
 }
 
-/* Bytes of an access: as many 4- or 8-byte pieces, four or two at a time. What is not loaded is set: else the compiler would hold
- * on to what the row before left there (a layer norm of bf16: 56 registers, 48 so). */
+/* Bytes of an access: as many pieces of 1 to 8 bytes, at most four and 16 bytes at a time, which is what an instruction takes. What
+ * is not loaded is set: else the compiler would hold on to what the row before left there (a layer norm of bf16: 56 registers, 48
+ * so). */
 void ptx_access_pieces(struct printer *p, bool is_load, const char *space, const char *at, int n, int width,
                        const char *const r[]) {
-  int together = 16 / width;
+  int together = (int)least(4, 16 / width);
   for (int i = 0; i < n && is_load && p->guard; i++) ptx_line(p, "mov.b%d %s, 0", 8 * width, r[i]);
   for (int i = 0; i < n; i += together) {
     int few = (int)least(together, n - i);

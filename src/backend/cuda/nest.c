@@ -754,22 +754,21 @@ static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *
   return prefix->next;
 }
 
-/* A lane loop with prefixes: all threads go through each tile of lanes together. */
-static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+/* Lanes of a loop with prefixes: all threads go through each tile of them together. */
+static void scan_tiles(struct printer *p, const struct kir_stmt *s, const char *from, const char *to, struct where w) {
   const char *tile = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED),
              *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
-  for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_start(p, x);
   w.active = ptx_own(p, OWN_PRED);
   p->uses_thread[PTX_LANES] = true;
-  ptx_line(p, "mov.s64 %s, %s", tile, r.lo);
+  ptx_line(p, "mov.s64 %s, %s", tile, from);
   ptx_place_loop(p, again);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, r.hi);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, to);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), tile);
-  ptx_line(p, "setp.lt.s64 %s, %s, %s", w.active, ptx_val(p, s->var), r.hi);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", w.active, ptx_val(p, s->var), to);
   const char *position = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_LONG), *few = ptx_own(p, OWN_WORD);
-  ptx_line(p, "sub.s64 %s, %s, %s", position, tile, r.lo);
-  ptx_line(p, "sub.s64 %s, %s, %s", n, r.hi, tile);
+  ptx_line(p, "sub.s64 %s, %s, %s", position, tile, w.lo);
+  ptx_line(p, "sub.s64 %s, %s, %s", n, to, tile);
   ptx_line(p, "min.s64 %s, %s, 32", n, n);
   ptx_line(p, "cvt.u32.u64 %s, %s", few, n);
   bool is_first = true;
@@ -777,6 +776,18 @@ static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   ptx_line(p, "add.s64 %s, %s, $lanes", tile, tile);
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
+}
+
+/* A fold in order beside the prefixes has a value for each block of 4096, as everywhere: there is one warp, which goes block by
+ * block. */
+static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  bool has_blocks = has_ordered_fold(p, s);
+  struct ptx_blocks b = { .from = r.lo, .to = r.hi };
+  for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_start(p, x);
+  if (has_blocks) b = ptx_blocks_open(p, s, r.lo, r.hi);
+  scan_tiles(p, s, b.from, b.to, w);
+  if (has_blocks) ptx_blocks_close(p, s, &b), ptx_blocks_meet(p, s, &b);
+  else ptx_meet(p, s);
   for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_end(p, x);
 }
 
@@ -885,8 +896,8 @@ static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where 
     ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), r.lo);
     if (is_one_lane(p, s, r.hi)) one_lane(p, s, w);
     else repeat(p, s, r.hi, "$lanes", w);
+    ptx_meet(p, s);
   }
-  ptx_meet(p, s);
   if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
 }
 
