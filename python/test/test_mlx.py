@@ -724,6 +724,19 @@ def test_draws_of_one_distribution_count_sums_of_probabilities():
         mx.random.categorical(logits[None], shape=(3, 2), num_samples=2)
 
 
+def test_a_draw_where_nothing_is_likely_is_the_first_and_where_something_is_nan_that():
+    """As MLX has it, whose draws are the largest of logits and noise."""
+    key, nothing = mx.random.key(3), mx.full((2, 3), -mx.inf)
+    for drawn in (mx.random.categorical(nothing, key=key), mx.random.categorical(nothing.T, 0, key=key),
+                  mx.random.categorical(nothing, shape=(4, 2), key=key), mx.random.categorical(nothing, num_samples=5, key=key)):
+        assert drawn.dtype == mx.uint32 and not np.array(drawn).any()
+    assert mx.random.categorical(nothing[0], key=key).item() == 0
+    some = mx.array([[0, mx.nan, 1], [mx.nan, 3, 2], [-mx.inf, -mx.inf, mx.nan]])
+    assert mx.random.categorical(some, key=key).tolist() == [1, 0, 2]
+    with pytest.raises(ValueError, match="random.categorical: there is nothing to choose from"):
+        mx.random.categorical(mx.zeros((3, 0)), key=key)
+
+
 def test_processes_that_are_spawned_run_on_weft_too(tmp_path):
     (tmp_path / "worker.py").write_text("import mlx.core as mx\n\ndef where(_):\n    return mx.array.__module__, mx.ones(3).sum().item()\n")
     (tmp_path / "main.py").write_text(

@@ -206,17 +206,20 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=
         raise _core.AxisError("random.categorical: the logits have no axes")
     if not -logits.ndim <= axis < logits.ndim:
         raise _core.AxisError(f"random.categorical: there is no axis {axis} among {logits.ndim}")
-    batch = [n for i, n in enumerate(logits.shape) if i != axis % logits.ndim]
+    axis %= logits.ndim
+    batch = [n for i, n in enumerate(logits.shape) if i != axis]
     key = _next(key)
     drawn = list(shape) if shape is not None else batch + ([] if num_samples is None else [num_samples])
     if logits.size and logits.size == logits.shape[axis] and drawn:
         _check_drawn(shape, batch, logits)
         return _by_sums(logits, drawn, key)
-    if num_samples is not None:
-        noise = gumbel(list(logits.shape) + [num_samples], key=key)
-        return _mlx.argmax(noise + _mlx.expand_dims(logits, -1), axis % logits.ndim)
+    if logits.shape[axis] == 0:
+        raise ValueError(f"random.categorical: there is nothing to choose from along axis {axis} of {tuple(logits.shape)}")
     _check_drawn(shape, batch, logits)
-    return _mlx.as_mlx(_random.categorical(key, logits, axis, shape=None if shape is None else list(shape))).astype(_mlx.uint32)
+    if num_samples is not None:
+        logits = _mlx.expand_dims(logits, -1)
+    at = axis + len(drawn) + 1 - logits.ndim
+    return _mlx.argmax(gumbel(drawn[:at] + [logits.shape[axis]] + drawn[at:], key=key) + logits, at)
 
 
 def _check_drawn(shape, batch, logits):
