@@ -29,7 +29,7 @@ static void copy_tile(struct printer *p, struct ptx_attention *t, const char *st
   ptx_line(p, "cp.async.commit_group");
 }
 
-/* p of the tile before times that tile. */
+/* y += p v of the tile before, whose p is a factor in registers and whose v stands in the stage behind. */
 static void late_product(struct printer *p, const struct ptx_attention *t) {
   attend_group_product(p, t, 0, 1, t->behind, (const char *const (*)[4])t->sum[0][0]);
 }
@@ -92,7 +92,7 @@ static void copies_have_come(struct printer *p, const struct ptx_attention *t, c
   ptx_line(p, "bar.sync 0");
 }
 
-/* The stage that comes next. Of three the tile before the one that is worked on has one, too. */
+/* The stage that the next tile comes to. There are two, or three where the tile before this one is still to be multiplied. */
 static void find_next_stage(struct printer *p, const struct ptx_attention *t) {
   const char *is = ptx_pred(p);
   if (!t->is_late) { ptx_line(p, "sub.s64 %s, %d, %s", t->next, t->stage_bytes, t->stage); return; }

@@ -4,7 +4,6 @@
  * (gpu_group.c), else the row and 16 bytes more. Columns beyond the matrix are 0, rows beyond it are never read. */
 #include "backend/cuda/gpu_attention.h"
 
-/* dst += index * bytes, 64 bits; bytes NULL: it does not move */
 void attend_go(struct printer *p, const char *dst, const char *index, const char *bytes) {
   if (bytes) ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", dst, index, bytes, dst);
 }
@@ -15,7 +14,6 @@ const char *attend_wide(struct printer *p, const char *w) {
   return r;
 }
 
-/* The buffer at this index of the batch. */
 const char *attend_base(struct printer *p, const struct ptx_attention *t, int buf) {
   const char *r = ptx_long(p);
   p->base_used[buf] = true;
@@ -70,14 +68,15 @@ static void plan_copy(struct printer *p, const struct ptx_attention *t, struct p
   ptx_line(p, "mul.lo.s64 %s, %s, %d", o->step_bytes, o->step_bytes, ATTEND_TILE);
 }
 
-/* Chunk c of a row has so many bytes that are of the matrix. */
-static int a_chunk(const struct ptx_attention *t) { return 16 / t->width; } /* elements */
+static int a_chunk(const struct ptx_attention *t) { return 16 / t->width; } /* elements of 16 bytes */
+
+/* How many of the 16 bytes of chunk c of a row are of the matrix. */
 static int chunk_bytes(const struct ptx_attention *t, const struct ptx_operand *o, int c) {
   int left = o->n * t->width - 16 * c;
   return left < 0 ? 0 : left > 16 ? 16 : left;
 }
 
-/* The bytes of the chunk that this thread copies, c or one of those its sharers have. */
+/* The same of the chunk that this thread copies, as a register: c or one of the next, which its sharers copy. */
 static const char *bytes_of_chunk(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, int c,
                                   const char *turn) {
   const char *bytes = ptx_word(p), *is = ptx_pred(p);
@@ -157,7 +156,6 @@ static void copy_elements(struct printer *p, const struct ptx_attention *t, cons
   ptx_line(p, "@%s bra %s", is, again);
 }
 
-/* So many tiles of 64 rows, into the stage: then on to the next. */
 void attend_copy(struct printer *p, const struct ptx_attention *t, struct ptx_operand *o, const char *stage, int n) {
   const char *to = o->to;
   if (stage) {
@@ -169,7 +167,8 @@ void attend_copy(struct printer *p, const struct ptx_attention *t, struct ptx_op
   ptx_line(p, "sub.s32 %s, %s, %d", o->left, o->left, ATTEND_TILE);
 }
 
-/* What tells the tensor cores of an operand; group: of its 64 rows of it. */
+/* The descriptor by which wgmma finds an operand in shared memory. group: the number of the group of threads whose 64 rows are
+ * meant; NULL: a tile, which all groups share. */
 static const char *told(struct printer *p, const struct ptx_attention *t, const struct ptx_operand *o, const char *group) {
   const char *at = ptx_long(p), *by = ptx_long(p);
   ptx_line(p, "add.s64 %s, %s, %d", at, t->base, o->at);

@@ -11,7 +11,6 @@ static bool is_added(const struct printer *p, const struct ptx_attention *t) {
 /* Scores are scaled before anything is added to them, or compared if that would turn their order. */
 static bool is_scaled_first(const struct printer *p, const struct ptx_attention *t) { return is_added(p, t) || !(t->a->scale > 0); }
 
-/* The index of this lane's row of fragment i, half h. */
 const char *attend_row_index(struct printer *p, const struct ptx_attention *t, int i, int h) {
   const char *r = ptx_word(p);
   ptx_line(p, "shr.u32 %s, %s, 2", r, t->lane);
@@ -129,7 +128,6 @@ const char *attend_float(struct printer *p, float x) {
   return ptx_textf(p, "0f%08X", bits);
 }
 
-/* What a score is multiplied by to be an exponent of 2. */
 float attend_exponent(const struct printer *p, const struct ptx_attention *t) {
   return (float)((is_scaled_first(p, t) ? 1 : (double)(float)t->a->scale) * M_LOG2E);
 }

@@ -82,12 +82,10 @@ void attend_group_product(struct printer *p, const struct ptx_attention *t, int 
   ptx_group_end(p);
 }
 
-/* By groups all but so many of what was begun are waited for. */
 void attend_wait_but(struct printer *p, const struct ptx_attention *t, int n) {
   if (t->by_groups) ptx_group_wait(p, n);
 }
 
-/* x = own rows k times the rows of tile k, turned; by groups it is begun */
 void attend_scores(struct printer *p, const struct ptx_attention *t, int k, const char *x[2][ATTEND_TILE / 8][4]) {
   if (t->by_groups) { group_scores(p, t, k, x); return; }
   const struct ptx_operand *o = &t->tile[k];
@@ -103,14 +101,13 @@ void attend_scores(struct printer *p, const struct ptx_attention *t, int k, cons
     }
 }
 
-/* Two numbers as halves, the first in the low ones. */
+/* Two numbers as halves of a word, the first in its low one. */
 const char *attend_pack(struct printer *p, const struct ptx_attention *t, const char *low, const char *high) {
   const char *r = ptx_word(p);
   ptx_line(p, "cvt.rn.%sx2.f32 %s, %s, %s", t->type, r, high, low);
   return r;
 }
 
-/* sum += x times tile k, not by groups */
 void attend_add_product(struct printer *p, const struct ptx_attention *t, const char *x[2][ATTEND_TILE / 8][4], int k,
                         const char *sum[2][ATTEND_FRAGMENTS][4]) {
   if (t->is_f32) { attend_product_of_f32(p, t, x[0], k, sum[0]); return; }

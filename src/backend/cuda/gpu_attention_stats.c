@@ -14,7 +14,7 @@ static void as_exponent(struct printer *p, const char *lse, const char *delta) {
   ptx_line(p, "selp.f32 %s, %s, 0f00000000, %s", delta, delta, sees);
 }
 
-/* Key: a thread each for the 64 rows of a tile has lse and delta of its row in registers until the tile's turn comes. */
+/* By keys: each of 64 threads has lse and delta of one row of the next tile in registers, until it is that tile's turn. */
 void attend_plan_stats(struct printer *p, struct ptx_attention *t) {
   t->stat_row = ptx_word(p), t->stat_to = ptx_long(p), t->has_stat = ptx_pred(p);
   t->new_lse = ptx_word(p), t->new_delta = ptx_word(p);
@@ -24,7 +24,7 @@ void attend_plan_stats(struct printer *p, struct ptx_attention *t) {
   ptx_line(p, "add.s64 %s, %s, %s", t->stat_to, t->stat_to, t->base);
 }
 
-/* Of rows beyond the matrix they are 0: what is multiplied by them is 0 too. */
+/* Rows beyond the matrix have 0 for both: what is multiplied by them is 0 as well. */
 void attend_load_next_stats(struct printer *p, const struct ptx_attention *t) {
   const char *is = ptx_pred(p), *lse_at = attend_base(p, t, t->a->lse), *delta_at = attend_base(p, t, t->a->delta);
   const char *w = attend_wide(p, t->stat_row);
@@ -46,7 +46,7 @@ void attend_store_stats(struct printer *p, const struct ptx_attention *t, const 
   ptx_line(p, "@%s st.shared.b32 [%s+%d], %s", t->has_stat, to, t->stats_at + 4 * ATTEND_TILE, t->new_delta);
 }
 
-/* Query: of own rows. Rows beyond the matrix have those of the last. */
+/* By queries: lse and delta of the own rows. Rows beyond the matrix read those of the last, and are not stored. */
 void attend_load_stats(struct printer *p, struct ptx_attention *t) {
   const char *base[2] = { attend_base(p, t, t->a->lse), attend_base(p, t, t->a->delta) }, *last = ptx_word(p);
   ptx_line(p, "sub.s32 %s, %s, 1", last, t->n_own);

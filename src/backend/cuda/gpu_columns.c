@@ -1,5 +1,5 @@
-/* gpu_columns.c -- loops in lanes, such as sums along columns, of which a thread has several neighbours: part of the entries of
- * gpu_wide.c.
+/* gpu_columns.c -- loops in lanes, such as sums along columns, of which a thread has several neighbours: part of the entry of
+ * gpu_spread.c.
  *
  * The steps of such a loop are printed once for each neighbour. Several of them at a time are loaded ahead, 16 bytes of each array
  * a step. Each neighbour has a fold of its own, in the order of the main entry: blocks of 128 steps, which a counter combines.

@@ -9,7 +9,7 @@
 /* Blocks of threads that ask for their next row, as many as registers leave room for on a processor. */
 enum { ASKING_BLOCKS = 2 };
 
-/* The value that is kept in a row, of elements e .. e + each - 1. */
+/* Loads or stores the value that is kept in a row, of elements e .. e + each - 1. */
 void ptx_row_pieces(struct printer *p, const struct kir_stmt *loop, int row, bool is_load, int e, int each) {
   int v = p->plan->rows[row].of, width = p->plan->rows[row].width;
   const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
@@ -33,7 +33,7 @@ static void kept_pieces(struct printer *p, const struct kir_stmt *loop, bool is_
   }
 }
 
-/* Elements e .. e + each - 1, which are asked for already. */
+/* What a lane loop does with elements e .. e + each - 1, whose early loads are printed already. */
 static void long_part(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
   bool has_order = ptx_ordered_folds(p->k, loop) > 0;
   kept_pieces(p, loop, true, e, each);
@@ -65,7 +65,8 @@ static void shift_rows(struct printer *p, const char *n) {
   ptx_line(p, "add.s64 %s, %s, %s", p->shift.end, p->shift.end, p->shift.head);
 }
 
-/* The elements before the head and from the end on, fewer than threads, one each. */
+/* The elements before the first whole 16 bytes of a row and those behind the last. They are fewer than the threads: each has
+ * one. */
 static void edges(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   const char *var = ptx_val(p, loop->var), *far = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
   ptx_line(p, "setp.lt.s64 %s, $lane, %s", is, p->shift.head);
@@ -98,7 +99,7 @@ static void part_loads(struct printer *p, const struct kir_stmt *loop, const cha
   p->reg = p->wide[0];
 }
 
-/* The elements of the row, by all threads. */
+/* All elements of the row: in every turn each thread takes PTX_ROW_EACH of them. */
 static void go_through(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->each;
   const char *active[PTX_WIDE], *first = ptx_own(p, OWN_LONG), *is_over = ptx_own(p, OWN_PRED), *step = ptx_own(p, OWN_LONG);

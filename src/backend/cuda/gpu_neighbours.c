@@ -31,12 +31,11 @@ static const char *list(struct printer *p, int n, const char *const r[]) {
   return n == 2 ? ptx_textf(p, "{%s, %s}", r[0], r[1]) : ptx_textf(p, "{%s, %s, %s, %s}", r[0], r[1], r[2], r[3]);
 }
 
-/* Bytes of an access: as many pieces of 1 to 8 bytes, at most four and 16 bytes at a time, which is what an instruction takes. What
- * is not loaded is set: else the compiler would hold on to what the row before left there (a layer norm of bf16: 56 registers, 48
- * so). */
+/* Registers are loaded and stored 16 bytes at a time. Where a guard keeps a load from happening its registers are set to 0:
+ * else the compiler would hold on to what the row before left there (a layer norm of bf16: 56 registers, 48 so). */
 void ptx_access_pieces(struct printer *p, bool is_load, const char *space, const char *at, int n, int width,
                        const char *const r[]) {
-  int together = (int)least(4, 16 / width);
+  int together = (int)least(4, 16 / width); /* an instruction takes at most four registers, and 16 bytes */
   for (int i = 0; i < n && is_load && p->guard; i++) ptx_line(p, "mov.b%d %s, 0", 8 * width, r[i]);
   for (int i = 0; i < n; i += together) {
     int few = (int)least(together, n - i);
@@ -66,7 +65,6 @@ static void unpack(struct printer *p, weft_dtype d, const char *dst, const char 
   }
 }
 
-/* The pattern of a value of 1 or 2 bytes, in a word without anything above it; a bf16 in the upper half. */
 const char *ptx_small_pattern(struct printer *p, weft_dtype d, int value, const char *src) {
   const char *r = ptx_own(p, OWN_WORD);
   if (d == WEFT_BF16 && ptx_is_narrow(p, value, d)) return src;
@@ -106,7 +104,6 @@ void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *spac
   for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word, is_made);
 }
 
-/* Elements e .. e + each - 1 of a load along lanes. */
 void ptx_load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
   const char *space = p->k->bufs[s->buf].kind == KIR_IN ? ".global.nc" : ptx_space(p, s->buf);
   int element[PTX_WIDE];
@@ -128,7 +125,7 @@ static const struct kir_stmt *maker_of(const struct kir_block *b, int v) {
   return found;
 }
 
-/* The f32 that v is, rounded to bf16; -1: v comes from elsewhere, or the pattern of a NaN matters. */
+/* The f32 of which v is the bf16, where rounding is all that was done to it and the pattern of a NaN does not matter; else -1. */
 static int rounded(struct printer *p, int v) {
   const struct kir_stmt *s = maker_of(&p->k->body, v);
   bool is = s && s->op == KIR_CAST && s->dtype == WEFT_BF16 && p->k->vals[s->in[0]].dtype == WEFT_F32 &&
@@ -136,7 +133,7 @@ static int rounded(struct printer *p, int v) {
   return is ? s->in[0] : -1;
 }
 
-/* Pairs of numbers are rounded and packed by one instruction: of v nothing else may be left to do. */
+/* Two numbers at a time are rounded to bf16 and packed into a word by one instruction. */
 static void rounded_pairs(struct printer *p, int of, int n, const int element[], const char *r[]) {
   for (int i = 0; i < n; i += 2) {
     const char *low = p->wide[element[i]][of], *high = p->wide[element[i + 1]][of];

@@ -16,7 +16,7 @@ const struct ptx_asked *ptx_asked_in(const struct printer *p, int row) {
   return NULL;
 }
 
-/* What stands in the memory of a row is kept by the loop, or needed by it. */
+/* Whether a loop keeps, or needs, a value that stands in the memory of a row. */
 static bool keeps_in(const struct printer *p, const struct kir_stmt *loop, int row) {
   for (int r = 0; r < p->plan->n_rows; r++) {
     const struct ptx_row *x = &p->plan->rows[r];
@@ -32,7 +32,8 @@ static bool needs(const struct printer *p, const struct kir_stmt *loop, int row)
   return false;
 }
 
-/* The last loop that touches the memory of a row; NULL: in it others than the thread that has an element may read it. */
+/* The last loop that touches the memory of a row. NULL where threads read elements there that are not their own: another thread
+ * could overwrite them too early. */
 static const struct kir_stmt *last_of(const struct printer *p, const struct kir_stmt *first, int row) {
   const struct kir_stmt *last = first;
   for (const struct kir_stmt *s = first; s; s = s->next)
@@ -45,7 +46,7 @@ static bool has_doubles(const struct kir_kernel *k) {
   return false;
 }
 
-/* par r { .. lane c { x = load a[r,c]; keep x; .. } .. lane c { .. } }: the loads whose place is free in the last loop. */
+/* Finds the loads of the first loop whose place is free in the last one that needs it. */
 void ptx_find_asked(struct printer *p) {
   const struct kir_stmt *par = p->k->body.first, *first = NULL;
   if (par->kind != KIR_PAR || par->extent != KIR_N || par->next || p->each == 1 || has_doubles(p->k)) return;
@@ -65,7 +66,6 @@ void ptx_find_asked(struct printer *p) {
   }
 }
 
-/* Before the first loop of a row. */
 void ptx_await_asked(struct printer *p) {
   if (p->n_asked) ptx_line(p, "cp.async.wait_group 0");
   for (int i = 0; i < p->n_asked; i++) {
@@ -75,8 +75,8 @@ void ptx_await_asked(struct printer *p) {
   }
 }
 
-/* Before the last loop: where the next row of this block of threads begins, and how much of it has a place that is whole in
- * both. */
+/* Before the last loop: where the next row of this block of threads begins, and how many of its elements stand in whole 16
+ * bytes both in memory and in the place they come to. */
 static void begin_asking(struct printer *p, struct ptx_asked *a, const char *n) {
   const struct kir_stmt *par = p->k->body.first, *s = a->load;
   const char *next = ptx_own(p, OWN_LONG), *row = ptx_val(p, par->var), *is = ptx_own(p, OWN_PRED), *at;

@@ -6,7 +6,7 @@
 #include "backend/cuda/gpu_wide.h"
 #include <string.h>
 
-/* Folds of a loop in which one has an order: the values of all of them are left in shared memory. Else none; .. */
+/* If one fold of a loop has an order, the values of all of them are left in shared memory: how many. */
 int ptx_ordered_folds(const struct kir_kernel *k, const struct kir_stmt *loop) {
   int n = 0;
   bool has_order = false;
@@ -15,7 +15,7 @@ int ptx_ordered_folds(const struct kir_kernel *k, const struct kir_stmt *loop) {
   return has_order ? n : 0;
 }
 
-/* .. n: of the loops from s on. */
+/* The same of that loop of a block which has most of them. */
 int ptx_most_folds(const struct kir_kernel *k, const struct kir_block *b) {
   int n = 0;
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
@@ -25,7 +25,6 @@ int ptx_most_folds(const struct kir_kernel *k, const struct kir_block *b) {
   return n;
 }
 
-/* Of the widest value that is folded. */
 int ptx_fold_bytes(const struct kir_kernel *k, const struct kir_block *b) {
   int bytes = 4;
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
@@ -41,12 +40,12 @@ static bool keeps_what_it_folds(const struct kir_stmt *loop) {
   return true;
 }
 
-/* A loop with a fold in order of what is not kept: it is folded once more, behind the loop, of what is kept by then. */
 bool ptx_folds_again(const struct kir_kernel *k, const struct kir_stmt *loop) {
   return ptx_ordered_folds(k, loop) > 0 && !keeps_what_it_folds(loop);
 }
 
-/* What that needs, by value: what folds are given and what makes that, down to what is kept and what is loaded. */
+/* By value: whether folding once more needs it. Folds need what they are given, and that needs what it is made of, down to values
+ * that are kept and those that are loaded. False: the loop is none that can be gone through backwards so. */
 static bool needs_of_folds(const struct kir_kernel *k, const struct kir_stmt *loop, bool needs[]) {
   enum { MOST = PTX_MOST_ROWS / PTX_ROW_EACH };
   const struct kir_stmt *all[MOST + 1];
@@ -64,7 +63,7 @@ static bool needs_of_folds(const struct kir_kernel *k, const struct kir_stmt *lo
   return true;
 }
 
-/* It finds what earlier loops have kept, and has not kept something else there itself. */
+/* Folding once more reads rows that earlier loops have kept: the loop must not keep another value in the memory of one of them. */
 bool ptx_can_fold_again(const struct kir_kernel *k, const struct ptx_plan *plan, const struct kir_stmt *loop) {
   bool *needs = arena_take(plan->arena, (size_t)(k->n_vals + 1) * sizeof *needs);
   if (!needs || !needs_of_folds(k, loop, needs)) return false;
@@ -81,7 +80,7 @@ bool ptx_can_fold_again(const struct kir_kernel *k, const struct ptx_plan *plan,
  * that are four apart would meet in a bank. */
 bool ptx_is_crossed(const struct printer *p, int width) { return p->each == 8 && width == 4; }
 
-/* Values of a fold that has an order, to shared memory: number `slot` of the loop's. */
+/* What a fold is given of elements e .. e + each - 1 goes to shared memory, where fold number `slot` of the loop has n places. */
 void ptx_leave_values(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold, int slot, const char *n,
                       int e, int each) {
   weft_dtype d = (weft_dtype)p->k->vals[fold->in[0]].dtype;
@@ -108,7 +107,7 @@ void ptx_leave_values(struct printer *p, const struct kir_stmt *loop, const stru
 
 enum { AGAIN = 8 }; /* elements of a lane at a time */
 
-/* Element `var` of what is folded once more: from rows, else computed as ever. */
+/* One element of what is folded once more, at `var`: kept values come from their rows, all else is computed as in the loop. */
 static void fold_one(struct printer *p, const struct kir_stmt *loop, const bool needs[], struct where w) {
   for (int r = 0; r < p->plan->n_rows; r++) {
     const struct ptx_row *x = &p->plan->rows[r];

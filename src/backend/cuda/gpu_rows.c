@@ -8,7 +8,7 @@
 /* Blocks of threads that are to find room on a processor, as row_blocks says. */
 enum { ROW_BLOCKS = 4 };
 
-/* result = result o value, for elements that are of the row */
+/* result = result o value for elements e .. e + each - 1, where the guard says that they are of the row. */
 void ptx_accumulate_elements(struct printer *p, const struct kir_stmt *fold, int e, int each) {
   weft_dtype d = (weft_dtype)p->k->vals[fold->in[0]].dtype;
   for (int k = 0; k < each; k++) {
@@ -81,7 +81,7 @@ static void streamed_loads(struct printer *p, const struct kir_stmt *loop, const
   p->reg = p->wide[0];
 }
 
-/* The row's n elements at once. */
+/* A lane loop over a row of n elements, all of which the threads of a block have at once. */
 static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->each, slot = 0;
   const char *active[PTX_WIDE];
@@ -111,7 +111,7 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
   if (is_taken) ptx_stream_on(p, n);
 }
 
-/* A lane loop behind the first one loads along the row. */
+/* Whether a lane loop behind the first one loads along the row as well. */
 static bool loads_later(struct printer *p) {
   const struct kir_stmt *next, *first = NULL;
   for (const struct kir_stmt *s = p->k->body.first; s; s = next) {

@@ -4,6 +4,7 @@
  * of them adds exactly so. Rows are taken 32 elements at a time. */
 #include "backend/cuda/gpu_wide.h"
 
+/* Elements at a time, the longest row, threads of a block, and rows from which on each can have a thread of its own. */
 enum { SHORT_EACH = 32, SHORT_LENGTH = 256, SHORT_THREADS = 128, MANY_ROWS = 1 << 14 };
 
 bool ptx_find_short(const struct survey *s, const struct ptx_wide *w, struct ptx_nest *r) {
@@ -32,7 +33,7 @@ static void start_short(struct printer *p, const struct kir_stmt *loop, struct s
   }
 }
 
-/* a[e] = a[e] o value, for elements that are of the row */
+/* a[e] = a[e] o value, where the guard says that element e is of the row. */
 static void add_short(struct printer *p, const struct short_folds *f, int e, int each) {
   for (int i = 0; i < f->n; i++)
     for (int k = e; k < e + each; k++) {
@@ -45,6 +46,7 @@ static void add_short(struct printer *p, const struct short_folds *f, int e, int
   p->reg = p->wide[0];
 }
 
+/* The 32 accumulators of each fold become one, halves onto halves, as the order of a row says. */
 static void short_tree(struct printer *p, struct short_folds *f) {
   for (int i = 0; i < f->n; i++) {
     weft_dtype d = (weft_dtype)p->k->vals[f->fold[i]->in[0]].dtype;
@@ -98,7 +100,6 @@ void ptx_short_body(struct printer *p) {
   ptx_place(p, "$done");
 }
 
-/* There are so many rows that each can have a thread. */
 bool ptx_short_shape(const struct ptx_plan *p, int64_t n, const int64_t sizes[], const uint64_t args[], struct ptx_shape *s) {
   int64_t rows = p->short_entry && n <= SHORT_LENGTH ? 1 : 0;
   for (int i = 0; i < p->shorts.n_pars; i++) {

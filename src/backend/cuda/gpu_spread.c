@@ -100,13 +100,14 @@ static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char
   ptx_place(p, leave);
 }
 
+/* Statements of a block, and of all blocks in it. */
 static int length(const struct kir_block *b) {
   int n = 0;
   for (const struct kir_stmt *s = b->first; s; s = s->next) n += 1 + length(&s->body);
   return n;
 }
 
-/* In lane loops; where they are long, registers are better left to the compiler. */
+/* Whether a lane loop divides, and is not so long that its registers are better left to the compiler. */
 static bool has_quotients(struct printer *p, const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     if (s->kind == KIR_LANE && p->each * length(&s->body) > MOST_OF_QUOTIENTS) return false;
@@ -115,8 +116,8 @@ static bool has_quotients(struct printer *p, const struct kir_block *b) {
   return false;
 }
 
-/* Rows that stand where a loaded number says: a thread waits for the number and then for the row, so it asks for two pieces of it.
- * Of all that is stored nothing is stored before the check. */
+/* Whether rows stand where a loaded number says, as in a gather: a thread waits for the number and then for the row, so it asks for
+ * two pieces of the row at a time. Nothing is stored before the check of the number, so that all can begin again. */
 static bool is_of_rows_by_number(struct printer *p) {
   const struct kir_stmt *s = p->k->body.first, *row = NULL;
   while (s && s->kind != KIR_LANE) {

@@ -5,6 +5,7 @@
 #include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
+/* What is found while a kernel is looked at. */
 struct wide_look {
   const struct survey *s;
   const struct shape_class *shape;
@@ -13,13 +14,15 @@ struct wide_look {
   bool can, has_stored, has_check, is_alike; /* is_alike: as w->along says */
 };
 
-/* Rows that begin at the same place of their arrays, element by element. */
+/* Whether two accesses go along rows that begin at the same element of arrays of one dtype: if the arrays are aligned alike, so are
+ * the rows. */
 static bool begins_alike(const struct kir_kernel *k, const struct kir_stmt *a, const struct kir_stmt *b, int axis) {
   if (k->bufs[a->buf].dtype != k->bufs[b->buf].dtype || a->n_at != b->n_at) return false;
   for (int d = 0; d < a->n_at; d++) if (d != axis && !kir_lin_equal(a->at[d], b->at[d])) return false;
   return true;
 }
 
+/* An access of a lane loop: notes what has to be aligned for it, or that the kernel cannot go so. */
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
   int d = ptx_is_in_memory(l->s->k, s->buf) ? ptx_axis_along(l->shape, s, lane->var) : -1;
   int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
@@ -40,6 +43,7 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
   l->least_width = (int)least(l->least_width, width);
 }
 
+/* The body of a lane loop; is_top: not that of a condition in it. */
 static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const struct kir_stmt *lane, bool is_top) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     l->n_statements++;
@@ -89,7 +93,8 @@ static const struct kir_stmt *look(struct wide_look *l) {
   return l->can ? first : NULL;
 }
 
-/* Kept values have whole words, and registers for each element; what has an order can be folded of what is kept. */
+/* Whether rows may be longer than registers hold: kept values lie in shared memory then, so they are whole words, and a fold
+ * that has an order can be computed from what is kept. */
 static bool can_be_long(const struct kir_kernel *k, const struct ptx_plan *plan, const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)

@@ -12,6 +12,7 @@ enum { LEAST_OF_COLUMNS = 192 }; /* threads a processor has with columns, from w
  * there is room for three, 0.0875 and 0.0876; a layer norm of 50000 0.166 and 0.143. */
 enum { FEW_ROWS = 2, RESERVED_BYTES = 1 << 10 };
 
+/* Whether array i begins with a whole piece of what a thread moves at a time, and so does every row of it. */
 static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
   const struct ptx_buf *b = &p->bufs[p->wide.bufs[i]];
   const struct bound *x = &bufs[p->wide.bufs[i]];
@@ -22,7 +23,7 @@ static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[
   return true;
 }
 
-/* All rows begin as many bytes behind whole 16 of them. */
+/* Whether the rows of all arrays begin the same number of bytes behind a multiple of 16. */
 static bool are_alike(const struct ptx_plan *p, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
   const struct ptx_wide *w = &p->wide;
   const struct bound *first = &bufs[w->bufs[0]];
@@ -52,27 +53,21 @@ static void long_shape(const struct ptx_plan *p, const struct ptx_machine *m, un
     s->grid[0] = (unsigned)least(s->grid[0], room * m->n_processors);
 }
 
-bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
-                    const struct bound bufs[], struct ptx_shape *s) {
-  const struct ptx_wide *w = &p->wide;
-  if (!p->wide_entry) return false;
-  int64_t n = ptx_size(&w->length, sizes, args);
-  bool aligned = n % w->each == 0 || !w->is_rows;
-  if (n < w->each) return false;
-  for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
-  bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
-  if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
-  if (!w->is_rows) {
-    int64_t lanes = ptx_parts(n, w->each * w->groups), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
-    if (w->has_columns && lanes * rows < (int64_t)LEAST_OF_COLUMNS * m->n_processors) return false;
-    while (x < lanes && x < 256) x *= 2;
-    while (x > 32 && ptx_parts(lanes, x) * x - lanes > lanes / 8) x /= 2; /* few threads without work */
-    while (y < rows && x * y < 256) y *= 2;
-    s->block[0] = (unsigned)x, s->block[1] = (unsigned)y;
-    s->grid[0] = (unsigned)least(ptx_parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(ptx_parts(rows, y), 65535);
-    return s->is_wide = true;
-  }
-  if (aligned && ptx_short_shape(p, n, sizes, args, s)) return s->is_wide = s->is_short = true;
+/* Blocks of threads as long as the lane loop has pieces, and as high as there are rows to fill 256 threads. */
+static bool spread_shape(const struct ptx_wide *w, const struct ptx_machine *m, int64_t n, struct ptx_shape *s) {
+  int64_t lanes = ptx_parts(n, w->each * w->groups), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
+  if (w->has_columns && lanes * rows < (int64_t)LEAST_OF_COLUMNS * m->n_processors) return false;
+  while (x < lanes && x < 256) x *= 2;
+  while (x > 32 && ptx_parts(lanes, x) * x - lanes > lanes / 8) x /= 2; /* few threads without work */
+  while (y < rows && x * y < 256) y *= 2;
+  s->block[0] = (unsigned)x, s->block[1] = (unsigned)y;
+  s->grid[0] = (unsigned)least(ptx_parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(ptx_parts(rows, y), 65535);
+  return s->is_wide = true;
+}
+
+/* A block of threads for each row. */
+static bool row_shape(const struct ptx_plan *p, const struct ptx_machine *m, int64_t n, bool aligned, bool shifted,
+                      struct ptx_shape *s) {
   unsigned threads = 32;
   while (threads * PTX_ROW_EACH < n && threads < PTX_LONG_THREADS / 2) threads *= 2;
   if (n > ROW_LENGTH && aligned && ptx_streamed_shape(p, m, n, s)) return s->is_wide = true;
@@ -84,7 +79,22 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
     return s->is_wide = s->is_long = true;
   }
   s->block[0] = threads;
-  s->shared_bytes = (size_t)(w->n_folds * n * w->fold_bytes);
+  s->shared_bytes = (size_t)(p->wide.n_folds * n * p->wide.fold_bytes);
   s->row_bytes = s->scratch_bytes = 0;
   return s->is_wide = true;
+}
+
+bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
+                    const struct bound bufs[], struct ptx_shape *s) {
+  const struct ptx_wide *w = &p->wide;
+  if (!p->wide_entry) return false;
+  int64_t n = ptx_size(&w->length, sizes, args);
+  bool aligned = n % w->each == 0 || !w->is_rows;
+  if (n < w->each) return false;
+  for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
+  bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
+  if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
+  if (!w->is_rows) return spread_shape(w, m, n, s);
+  if (aligned && ptx_short_shape(p, n, sizes, args, s)) return s->is_wide = s->is_short = true;
+  return row_shape(p, m, n, aligned, shifted, s);
 }

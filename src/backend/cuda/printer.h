@@ -38,7 +38,7 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
-/* Loads of a loop that were printed ahead of all copies of its body (nest.c, ptx_walk.c, gpu_turned.c). */
+/* Loads of a loop that were printed ahead of all copies of its body (nest_copies.c, ptx_walk.c, gpu_turned.c). */
 enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 64 };
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
@@ -73,7 +73,8 @@ struct ptx_chain {
   const char *kept[PTX_CHAINED], *is_own; /* is_own: the step is this lane's */
 };
 
-/* What the copies of a body combine into a private output by exchanges: all of them at once, behind the last (nest.c, copies.c). */
+/* What the copies of a body combine into a private output by exchanges: all of them at once, behind the last (nest_copies.c,
+ * copies.c). */
 enum { PTX_MEETING = 16 };
 struct ptx_meeting {
   const struct kir_stmt *store;    /* NULL: there is none */
@@ -147,7 +148,7 @@ struct printer {
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
-  void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
+  void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest_lanes.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */
 };
 
@@ -161,6 +162,7 @@ const char *ptx_own_of(struct printer *, weft_dtype);   /* the same, for a value
 const char *ptx_label(struct printer *, const char *);  /* a new label */
 void ptx_place(struct printer *, const char *label);    /* the label, here */
 void ptx_place_loop(struct printer *, const char *label); /* .. of a loop that the compiler is not to write several times */
+static inline weft_dtype ptx_dtype(const struct printer *p, int value) { return (weft_dtype)p->k->vals[value].dtype; }
 const char *ptx_val(struct printer *, int value);       /* what stands for the value in an instruction */
 void ptx_refuse(struct printer *, const char *why);     /* the first one counts */
 
@@ -226,7 +228,7 @@ const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */
 bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
-/* ptx_reduce.c: folds and prefixes. */
+/* ptx_reduce.h: folds and prefixes. */
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
 /* Folds and prefixes of a serial loop: before it, at an element's position, counted from 0, and behind it. */
@@ -264,7 +266,7 @@ void ptx_running_start(struct printer *, const struct kir_stmt *prefix);
 void ptx_running_block(struct printer *, const struct kir_stmt *prefix);
 void ptx_running_step(struct printer *, const struct kir_stmt *prefix, bool is_last);
 
-/* nest.c: statements. */
+/* ptx_nest.h: statements and loops. */
 struct where {               /* where in the nest a statement stands */
   const struct kir_stmt *lane;   /* the lane loop around it, NULL: uniform */
   int pars;                  /* par loops around it */
@@ -391,6 +393,6 @@ void ptx_empty_outputs(struct printer *); /* the body of the entry that comes be
 void ptx_copy_of(struct printer *, const struct kir_stmt *private_loop); /* in order: neutral copies of this iteration */
 void ptx_combine_own(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* in such a copy */
 void ptx_merge_copies(struct printer *);  /* the body of the entry that comes behind */
-const char *ptx_n_blocks(struct printer *, const struct kir_stmt *loop); /* nest.c: iterations of a loop over blocks */
+const char *ptx_n_blocks(struct printer *, const struct kir_stmt *loop); /* nest_loop.c: iterations of a loop over blocks */
 
 #endif
