@@ -35,11 +35,12 @@ void nest_lane_loop(struct printer *, const struct kir_stmt *, struct where);
 
 /* nest_copies.c */
 enum { NEST_SHORT = 40 };         /* statements of a body that counts as short */
-/* Copies of a term of a sum of products in each step of a loop over time, where nothing else is done meanwhile: while 16 of them wait
- * for each other (64 cycles) the loads of the next come, instead of 60 cycles later. */
+/* Copies of a term of a sum of products in each step of a loop over time, where nothing else is done meanwhile: while 16 of
+ * them wait for each other (64 cycles) the loads of the next come, instead of 60 cycles later. */
 enum { NEST_UNROLLED_IN_TIME = 64 };
-/* Statements of all copies of a step, unless it has more by itself: beyond some 32 KB of machine code a warp waits for instructions.
- * A step of Kalman's, of 232 statements, took 0.19 us on an H200 with four or six copies, 0.20 with one or two, 0.29 with eight. */
+/* Statements of all copies of a step, unless it has more by itself: beyond some 32 KB of machine code a warp waits for
+ * instructions. A step of Kalman's, of 232 statements, took 0.19 us on an H200 with four or six copies, 0.20 with one or two,
+ * 0.29 with eight. */
 enum { NEST_MOST_COPIED = 1500 };
 int nest_length(const struct kir_block *);                    /* statements, loops counted as many */
 bool nest_is_sum_in_time(const struct kir_stmt *serial, const struct where *);

@@ -10,8 +10,9 @@
 typedef int routine_run(struct gpu *, const struct routine_call *, bool only_asks); /* CUDA_OK, DEVICE_CANNOT .. */
 routine_run sort_there; /* gpu_sort.c */
 routine_run select_there; /* gpu_select.c */
-routine_run cholesky_there, cholesky_solve_there, triangle_there, lu_there, solve_there, inverse_there, determinant_there,
-  adjugate_there; /* gpu_matrix.c */
+routine_run triangle_there; /* gpu_matrix.c */
+routine_run cholesky_there, cholesky_solve_there; /* gpu_cholesky.c */
+routine_run lu_there, solve_there, inverse_there, determinant_there, adjugate_there; /* gpu_lu.c */
 routine_run tally_there, bins_there; /* gpu_bins.c */
 routine_run dequantize_there, code_product_there; /* gpu_codes.c */
 routine_run stencil_there; /* gpu_stencil.c */
@@ -39,6 +40,9 @@ enum { ROUTINE_PIECES = 8 };
 struct routine_room { struct gpu *gpu; int n; uint64_t at[ROUTINE_PIECES]; size_t bytes[ROUTINE_PIECES]; };
 int room_take(struct routine_room *, size_t bytes, uint64_t *at);
 void room_give(struct routine_room *);
+
+/* How many pieces of `by` elements n of them are, the last one perhaps not whole. */
+static inline int64_t routine_parts(int64_t n, int64_t by) { return n > 0 ? (n - 1) / by + 1 : 0; }
 
 static inline int64_t routine_last(const struct routine_array *a, int from_end) { return a->dims[a->rank - from_end]; }
 
