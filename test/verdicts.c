@@ -85,6 +85,40 @@ TEST(what_fails_poisons_what_is_computed_from_it_and_nothing_else) {
   }
 }
 
+/* The largest so far of an ascending row are the row; they are stored the first time, as they are held. */
+static weft_array *stored(weft_array *x) { return weft_cummax(plus(x, 1), 0); }
+
+TEST(what_is_stored_on_the_way_fails_with_what_it_is_made_of_alone) {
+  for (int lag = 0; lag < 3; lag++)
+    for (int order = 0; order < 2; order++) {
+      far_begin(lag);
+      weft_scope *s = weft_scope_open();
+      weft_array *x = far_ramp(N), *fine = stored(x), *also = at(x, N - 1), *bad = at(x, N), *z, *poor, *next;
+      float got[N];
+      EXPECT_OK(weft_eval_async(1, &also));
+      z = at(weft_add(fine, also), N);
+      EXPECT_OK(weft_eval_async(1, &z));
+      if (order) expect_index_error(weft_read(z, WEFT_F32, got, sizeof got));
+      EXPECT(last(fine) == N);
+      EXPECT_INT(weft_state_of(fine, NULL), WEFT_READY);
+      next = plus(fine, 1);
+      EXPECT_OK(weft_eval_async(1, &next));
+      EXPECT(last(next) == N + 1);
+      expect_index_error(weft_read(z, WEFT_F32, got, sizeof got));
+      EXPECT_OK(weft_eval_async(1, &bad)); /* what is made of a value that fails, and stored by a run that has checks of its own */
+      poor = stored(bad);
+      for (int i = 0; i < 2; i++) {
+        z = plus(at(poor, N - 1), i);
+        EXPECT_OK(weft_eval_async(1, &z));
+      }
+      expect_index_error(weft_read(poor, WEFT_F32, got, sizeof got));
+      expect_index_error(weft_read(z, WEFT_F32, got, sizeof got));
+      EXPECT_OK(weft_wait(0, NULL, 10)); /* it was heard of */
+      weft_scope_discard(s);
+      far_end();
+    }
+}
+
 TEST(the_host_does_not_compute_with_what_fails) {
   far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
@@ -254,7 +288,7 @@ TEST(want_of_memory_loses_no_verdict) {
     float got[N];
     mem_fail_at(i, false);
     weft_status status = weft_eval_async(1, &bad);
-    if (!status) y = plus(bad, 1), status = weft_eval_async(1, &y);
+    if (!status) y = plus(at(stored(bad), N - 1), 1), status = weft_eval_async(1, &y); /* what is stored has a part */
     if (!status) status = weft_read(y, WEFT_F32, got, sizeof got);
     bool is_over = mem_count() < i;
     mem_fail_at(0, false);

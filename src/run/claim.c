@@ -29,9 +29,34 @@ static int64_t offset_as(const struct node *leaf, weft_dtype d) {
   return leaf->value->offset * (int64_t)(weft_dtype_bytes((weft_dtype)leaf->dtype) / weft_dtype_bytes(d));
 }
 
+static struct failure *part_of(const struct eval *e, const struct run *r, int store, bool is_store[], struct verdict *before[],
+                               struct verdict **out) {
+  struct schedule *s = e->plan->schedule;
+  int n = 0;
+  steps_behind(s, store, is_store, is_store + s->n_stores);
+  for (int i = 0; i < s->n_stores; i++) {
+    struct verdict *v = is_store[i] && s->store[i].leaf >= 0 ? e->leaf[s->store[i].leaf]->value->verdict : NULL;
+    if (v) before[n++] = v;
+  }
+  return verdict_part(r->verdict, e->plan, is_store + s->n_stores, n, before, out);
+}
+
+/* What was asked for fails together. What is only held, and was stored on the way, fails with what it is made of. */
+static struct failure *verdict_of(const struct eval *e, const struct run *r, int i, struct verdict **out) {
+  const struct schedule *s = e->plan->schedule;
+  bool is_held = !e->only_targets && i >= e->n_asked;
+  if (!r->verdict || !is_held) return *out = verdict_retain(r->verdict), NULL;
+  if (s->output[i].is_number) return NULL;
+  bool *is_store = mem_alloc((size_t)s->n_stores + (size_t)s->n_steps);
+  struct verdict **before = mem_alloc(sizeof *before * (size_t)(s->n_stores + 1));
+  struct failure *f = is_store && before ? part_of(e, r, s->output[i].place.store, is_store, before, out) : eval_no_memory();
+  mem_free(is_store);
+  mem_free(before);
+  return f;
+}
+
 static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
   const struct output *o = &e->plan->schedule->output[i];
-  v->verdict = verdict_retain(r->verdict);
   if (o->is_number) return;
   const struct store *s = &e->plan->schedule->store[o->place.store];
   v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
@@ -194,8 +219,9 @@ static struct failure *tell_length(struct eval *e, struct value *v[]) {
 
 /* All targets get their values. */
 static struct failure *publish(struct eval *e, struct run *r, struct value *v[]) {
-  for (int i = 0; i < e->n; i++) value_set(e, r, i, v[i]);
-  struct failure *f = tell_length(e, v);
+  struct failure *f = NULL;
+  for (int i = 0; i < e->n && !f; i++) value_set(e, r, i, v[i]), f = verdict_of(e, r, i, &v[i]->verdict);
+  if (!f) f = tell_length(e, v);
   if (f) return f;
   graph_lock();
   for (int i = 0; i < e->n; i++) publish_one(e, i, v);

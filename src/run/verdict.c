@@ -19,9 +19,12 @@ struct verdict {
   bool is_closed;            /* all that writes the words is enqueued */
   bool has_lent;             /* the words are the device's, and not memory that was taken for them */
   int depth, n_checks, n_readers, n_before;
+  int n_parts;               /* that are open: they read the words too, also once it has failed */
   struct failure *failure;   /* once failed */
   struct plan *plan;
   struct space_copy words;
+  struct verdict *whole;     /* a part's: whose words it reads; NULL: it is none */
+  const bool *counts;        /* by step of that plan: its words are the part's, too; NULL: all are */
   struct verdict *before[];
 };
 
@@ -31,6 +34,8 @@ pthread_mutex_t verdict_mutex = PTHREAD_MUTEX_INITIALIZER; /* of states and of w
 
 static size_t word_bytes(const struct verdict *v) { return (size_t)v->n_checks * sizeof(struct finding_words); }
 
+static void leave_whole(struct verdict *);
+
 /* Nobody reads it and nobody will. */
 static void drop_parts(struct verdict *v) {
   const struct device *d = v->words.device;
@@ -39,7 +44,17 @@ static void drop_parts(struct verdict *v) {
   v->has_lent = false, v->words.at = 0;
   plan_release(v->plan);
   for (int i = 0; i < v->n_before; i++) verdict_release(v->before[i]);
-  v->plan = NULL, v->n_before = 0;
+  if (v->whole) leave_whole(v->whole);
+  v->plan = NULL, v->whole = NULL, v->n_before = 0;
+}
+
+/* The last part that reads the words of what has failed lets go of them. */
+static void leave_whole(struct verdict *whole) {
+  pthread_mutex_lock(&verdict_mutex);
+  bool is_over = --whole->n_parts == 0 && !whole->n_readers && atomic_load(&whole->state) == FAILED;
+  pthread_mutex_unlock(&verdict_mutex);
+  if (is_over) drop_parts(whole);
+  verdict_release(whole);
 }
 
 struct verdict *verdict_retain(struct verdict *v) { return v ? atomic_fetch_add(&v->refs, 1), v : NULL; }
@@ -112,6 +127,31 @@ struct failure *verdict_open(const struct plan *p, int n_checks, int n, struct v
   return f;
 }
 
+static bool has_checks(const struct plan *p, const bool is_step[]) {
+  for (int i = 0; i < p->schedule->n_steps; i++) if (is_step[i] && plan_checks(p, i)) return true;
+  return false;
+}
+
+struct failure *verdict_part(struct verdict *whole, const struct plan *p, const bool is_step[], int n,
+                             struct verdict *const before[], struct verdict **out) {
+  size_t n_steps = (size_t)p->schedule->n_steps;
+  *out = NULL;
+  if (!verdict_is_open(whole)) return verdict_known(whole);
+  if (!has_checks(p, is_step)) return verdict_open(p, 0, n, before, out);
+  struct verdict *v = mem_alloc(sizeof *v + sizeof *v->before * (size_t)n + n_steps);
+  if (!v) return no_memory();
+  atomic_init(&v->refs, 1);
+  v->depth = whole->depth;
+  v->is_closed = true;
+  v->whole = verdict_retain(whole);
+  v->counts = memcpy(v->before + n, is_step, n_steps);
+  whole->n_parts++;
+  struct failure *f = gather(v, n, before);
+  if (f) verdict_release(v);
+  else *out = v;
+  return f;
+}
+
 struct failure *verdict_join(int n, struct node *const node[], struct verdict **out) {
   struct verdict **all = mem_alloc(sizeof *all * (size_t)(n + 1));
   int some = 0;
@@ -128,39 +168,31 @@ struct finding_words *verdict_words(const struct verdict *v) {
 
 /* ---- Asking ---- */
 
-static struct failure *first_failed(const struct plan *p, const struct finding_words *found) {
+static struct failure *first_failed(const struct plan *p, const bool *counts, const struct finding_words *found) {
   const struct schedule *s = p->schedule;
   for (int i = 0; i < s->n_steps; i++)
     for (int j = 0, n = plan_checks(p, i); j < n; j++, found++)
-      if (found->place != NOTHING_FOUND) return plan_found(p, i, j, found);
+      if (found->place != NOTHING_FOUND && (!counts || counts[i])) return plan_found(p, i, j, found);
   return NULL;
 }
 
 /* *is_final: it will say so for ever. */
-static struct failure *read_words(const struct verdict *v, bool *is_final) {
+static struct failure *read_words(const struct verdict *v, const bool *counts, bool *is_final) {
   if (!v->n_checks) return NULL;
   struct finding_words *found = mem_alloc(word_bytes(v));
   if (!found) return no_memory();
   int how = space_read(&v->words, 0, word_bytes(v), found);
-  struct failure *f = how ? device_failure(v->words.device, how, 0) : first_failed(v->plan, found);
+  struct failure *f = how ? device_failure(v->words.device, how, 0) : first_failed(v->plan, counts, found);
   *is_final = f && !how;
   mem_free(found);
   return f;
 }
 
-static struct failure *ask(const struct verdict *v, bool *is_final) {
-  for (int i = 0; i < v->n_before; i++) {
-    struct failure *f = verdict_await(v->before[i]);
-    *is_final = f && !verdict_is_open(v->before[i]);
-    if (f) return f;
-  }
-  return read_words(v, is_final);
-}
-
 /* Whether the caller is to read. If so he leaves with what he has found. */
-static bool enter(struct verdict *v) {
+static bool enter(struct verdict *v, bool is_part) {
   pthread_mutex_lock(&verdict_mutex);
-  bool yes = atomic_load(&v->state) == OPEN;
+  int state = atomic_load(&v->state);
+  bool yes = state == OPEN || (is_part && state == FAILED);
   v->n_readers += yes;
   pthread_mutex_unlock(&verdict_mutex);
   return yes;
@@ -173,15 +205,33 @@ static void leave(struct verdict *v, struct failure *f, bool is_final) {
     v->failure = f ? failure_retain(f) : NULL;
     atomic_store(&v->state, f ? FAILED : FINE);
   }
-  bool is_over = --v->n_readers == 0 && atomic_load(&v->state) != OPEN;
+  int state = atomic_load(&v->state);
+  bool is_over = --v->n_readers == 0 && (state == FINE || (state == FAILED && !v->n_parts));
   pthread_mutex_unlock(&verdict_mutex);
   if (is_over) drop_parts(v);
+}
+
+/* Where all is fine nothing is left to read. */
+static struct failure *read_part(const struct verdict *v, bool *is_final) {
+  if (!enter(v->whole, true)) return NULL;
+  struct failure *f = read_words(v->whole, v->counts, is_final);
+  leave(v->whole, NULL, false);
+  return f;
+}
+
+static struct failure *ask(const struct verdict *v, bool *is_final) {
+  for (int i = 0; i < v->n_before; i++) {
+    struct failure *f = verdict_await(v->before[i]);
+    *is_final = f && !verdict_is_open(v->before[i]);
+    if (f) return f;
+  }
+  return v->whole ? read_part(v, is_final) : read_words(v, NULL, is_final);
 }
 
 struct failure *verdict_await(struct verdict *v) {
   bool is_final = false;
   if (!v) return NULL;
-  if (!enter(v)) return verdict_known(v);
+  if (!enter(v, false)) return verdict_known(v);
   struct failure *f = ask(v, &is_final);
   leave(v, f, f ? is_final : v->is_closed);
   struct failure *known = verdict_known(v); /* what another thread has found first is what all are told */
@@ -203,8 +253,8 @@ void verdict_close(struct verdict *v) {
 
 bool verdict_is_past(const struct verdict *v) {
   if (!verdict_is_open(v)) return true;
-  if (!enter((struct verdict *)v)) return true;
-  bool yes = !v->n_checks || event_is_over(&v->words.event);
+  if (!enter((struct verdict *)v, false)) return true;
+  bool yes = v->whole ? verdict_is_past(v->whole) : !v->n_checks || event_is_over(&v->words.event);
   for (int i = 0; yes && i < v->n_before; i++) yes = verdict_is_past(v->before[i]);
   leave((struct verdict *)v, NULL, false);
   return yes;

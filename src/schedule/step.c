@@ -17,6 +17,27 @@ bool step_writes(struct schedule *s, int i, int store) {
   return w.is_written;
 }
 
+struct behind { bool *is_store, is_among, writes; };
+
+static void note_behind(void *of, int *store, enum store_use use) {
+  struct behind *b = of;
+  b->writes |= use & STORE_WRITTEN;
+  b->is_among |= (use & STORE_WRITTEN) && b->is_store[*store];
+}
+
+static void add_read(void *of, int *store, enum store_use use) { if (use & STORE_READ) ((bool *)of)[*store] = true; }
+
+void steps_behind(struct schedule *s, int store, bool is_store[], bool is_step[]) {
+  memset(is_store, 0, (size_t)s->n_stores);
+  is_store[store] = true;
+  for (int i = s->n_steps - 1; i >= 0; i--) {
+    struct behind b = { .is_store = is_store };
+    step_stores(s, i, note_behind, &b);
+    is_step[i] = b.is_among || !b.writes;
+    if (is_step[i]) step_stores(s, i, add_read, is_store);
+  }
+}
+
 bool step_may_overwrite(const struct step *p, int from, int to) {
   return p->kind->may_overwrite && p->kind->may_overwrite(p, from, to);
 }

@@ -105,6 +105,8 @@ struct step {
 /* step.c: steps, whatever kind they are */
 void step_stores(struct schedule *, int step, store_visitor *, void *of); /* what the kind says */
 bool step_writes(struct schedule *, int step, int store);
+void steps_behind(struct schedule *, int store, bool is_store[], bool is_step[]); /* what a store is made of and by, itself among
+                                    them; steps that write no store are behind all */
 static inline bool step_is_product(const struct step *s) { return s->kind == &step_product || s->kind == &step_library_product; }
 static inline void see_store(int *store, enum store_use use, store_visitor *v, void *of) { if (*store >= 0) v(of, store, use); }
 bool step_may_overwrite(const struct step *, int from, int to);  /* see struct step_kind */
