@@ -59,5 +59,6 @@ int main(int argc, char **argv) {
     picture_dot(out, 240 + 110 * middle[k][0], 240 - 110 * middle[k][1], 8, "#000");
     picture_dot(out, 240 + 110 * middle[k][0], 240 - 110 * middle[k][1], 6, colour[k]);
   }
+  picture_text(out, 12, 468, "#000", "points by cluster, and the way of each centre");
   return picture_close(out, path);
 }

@@ -68,5 +68,6 @@ int main(int argc, char **argv) {
   picture_image(out, 0, 0, 4, GRID, GRID, rgb);
   for (int i = 0; i < POINTS; i++)
     picture_dot(out, 200 + 66.7 * at[i][0], 200 - 66.7 * at[i][1], 3, side[i] > 0 ? "#a04000" : "#103070");
+  picture_text(out, 10, 390, "#000", "two kinds of points, and the probability that was fitted");
   return picture_close(out, path);
 }
