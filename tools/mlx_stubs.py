@@ -24,6 +24,7 @@ TYPES = {"axis": "_Axis", "axes": "Any", "shape": "_Shape", "dtype": "Optional[D
 WHOLE = {"k", "n", "m", "num", "decimals", "ddof", "offset", "axis1", "axis2", "start_axis", "end_axis", "groups", "block_size"}
 LISTS = {"split", "broadcast_arrays", "unstack", "divmod"}
 OTHER = {"eval": "None", "async_eval": "None", "synchronize": "None", "save": "None", "savez": "None", "save_safetensors": "None",
+         "save_gguf": "None",
          "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Any]", "vmap": "Callable[..., Any]", "clear_cache": "None",
          "compile": "Callable[..., Any]", "checkpoint": "Callable[..., Any]", "broadcast_shapes": "Tuple[int, ...]", "load": "Any",
          "issubdtype": "bool", "isdtype": "bool", "can_cast": "bool", "is_available": "bool", "result_type": "Dtype", "meshgrid": "Tuple[array, ...]",

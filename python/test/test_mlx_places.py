@@ -40,7 +40,7 @@ def run(home, text):
 
 EVERY = '''
 import ast
-FILES = {"load", "save", "save_safetensors", "savez", "savez_compressed"}
+FILES = {"load", "save", "save_gguf", "save_safetensors", "savez", "savez_compressed"}
 # Views of what is given, and numbers: nothing is computed.
 VIEWS = set("""as_strided atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to contiguous expand_dims flatten flip
     full_like imag matrix_transpose meshgrid moveaxis ones_like permute_dims positive real reshape slice split

@@ -1,9 +1,10 @@
-"""Arrays in files: npy, npz and safetensors."""
+"""Arrays in files: npy, npz, safetensors and gguf."""
 import contextlib
 import io
 import os
 
 from .. import _core, _file, _run
+from . import _gguf
 
 _mlx = _core._mlx
 _STORED, _DEFLATED = 0, 8  # of zipfile
@@ -140,6 +141,44 @@ def savez_compressed(file, *args, **kwargs):
     _savez(file, args, kwargs, _DEFLATED)
 
 
+def save_gguf(file, arrays, metadata=None):
+    """Writes a dict of arrays, and one of texts, lists of texts and arrays.
+
+    >>> import io; file = io.BytesIO()
+    >>> mx.save_gguf(file, {"w": mx.array([1, 2])}, {"of": "numbers"}); _ = file.seek(0)
+    >>> arrays, metadata = mx.load(file, format="gguf", return_metadata=True)
+    >>> arrays["w"].tolist(), metadata["of"]
+    ([1, 2], 'numbers')
+    """
+    metadata = metadata or {}
+    for what, given in (("arrays", arrays), ("metadata", metadata)):
+        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+            raise TypeError(f"save_gguf: the {what} are a dict with texts as keys, not {given!r:.60}")
+    for name, a in arrays.items():
+        if not isinstance(a, _core.array):
+            raise TypeError(f"save_gguf: {name!r} is no array")
+    if _is_file(file):
+        _gguf.write(file, arrays, metadata)
+        return
+
+    def write(path):
+        with open(path, "wb") as out:
+            _gguf.write(out, arrays, metadata)
+
+    with _failing():
+        _replace(_named(file, ".gguf"), write)
+
+
+def _read_gguf(file):
+    name = os.fspath(getattr(file, "name", "the file")) if _is_file(file) else os.fspath(file)
+
+    def fail(text):
+        raise _FileError(f"load: {name}: {text}")
+
+    with _failing(), io.BytesIO(file.read()) if _is_file(file) else open(file, "rb") as opened:
+        return _gguf.read(opened, fail)
+
+
 def _from(file, suffix, read):
     """read(path); of a file object, the bytes as a file."""
     if not _is_file(file):
@@ -188,7 +227,7 @@ def _in_flavour(arrays):
 
 
 def load(file, /, format=None, return_metadata=False, *, stream=None):
-    """The array of an npy file, the dict of an npz or safetensors file; with the metadata if asked for.
+    """The array of an npy file, the dict of an npz, safetensors or gguf file; with the metadata if asked for.
 
     >>> import io; file = io.BytesIO()
     >>> mx.save(file, mx.array([1.5])); _ = file.seek(0)
@@ -216,4 +255,5 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
     if kind == "safetensors":
         arrays, metadata = _from(file, ".safetensors", lambda path: _file.load(path, return_metadata=True))
         return (_in_flavour(arrays), metadata) if return_metadata else _in_flavour(arrays)
-    raise NotImplementedError("mlx.core.load: weft does not read gguf files yet")
+    arrays, metadata = _read_gguf(file)
+    return (arrays, metadata) if return_metadata else arrays

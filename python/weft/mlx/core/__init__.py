@@ -34,5 +34,5 @@ from .linalg import norm as matrix_norm  # noqa: E402
 __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
-    "FunctionExporter", "export_function", "exporter", "import_function", "save_gguf"])
+    "FunctionExporter", "export_function", "exporter", "import_function"])
 _device._place_all(globals())
