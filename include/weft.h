@@ -878,7 +878,7 @@ WEFT_MUST weft_status weft_save(const char *path, int n, const char *const names
 
 
 /* ---- Devices, threads, memory --------------------------------------------------------------------------------------
- * weft_set returns the value before, or -1 if it refuses. Bytes are those of the current device. */
+ * weft_set returns the value before, or -1 if it refuses; weft_message says why. Bytes are those of the current device. */
 
 typedef enum {
   WEFT_DEVICE,        /* where work started by this thread runs, unless weft_to has placed it: 0 the CPU, 1.. GPUs. Values stay
@@ -903,7 +903,8 @@ typedef enum {
   WEFT_TF32,          /* this thread, on GPUs: 1 lets products of f32 matrices round what they multiply to 11 bits (tf32) and
                          add in the order of the machine, by tensor cores; 0 multiplies f32 in the order of k, as the CPU does. At
                          first 1 if the environment variable WEFT_TF32 is 1, else 0 */
-  WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY. This and the next four: of the device that is set, or of the CPU */
+  WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY; below 0: there is none. This and the next four: of the device that is set, or
+                         of the CPU */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse, constants of functions that products have packed included; set 0 to give all of
                          it back */
   WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays, temporaries and what products work in; not the few rows a

@@ -581,6 +581,15 @@ TEST(many_threads_share_the_columns_of_a_product) {
   weft_set(WEFT_THREADS, before);
 }
 
+/* Of so many rows a sixteenth of what a thread has is more than the scratch of a cell holds. */
+TEST(many_threads_share_the_rows_of_a_tall_product) {
+  int64_t before = weft_get(WEFT_THREADS);
+  expect_on_threads(WEFT_BF16, 20011, 40, 24, PLAIN, PLAIN, 9);
+  expect_on_threads(WEFT_F32, 40009, 24, 16, TRANSPOSED, PLAIN, 9);
+  expect_integers("12 threads", 1, 60000, 24, 16, PLAIN, PLAIN);
+  weft_set(WEFT_THREADS, before);
+}
+
 TEST(products_have_the_same_bits_on_any_number_of_threads) {
   int64_t before = weft_get(WEFT_THREADS);
   for (int l = 0; l < N_LAYERS; l++) check_threads(WEFT_F32, l, 2, (int[]){ 2, 3 });

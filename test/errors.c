@@ -497,9 +497,12 @@ TEST(settings_that_make_no_sense_are_refused) {
   EXPECT_INT(weft_set((weft_setting)-1, 1), -1);
   EXPECT_INT(weft_set(WEFT_DEVICE, 1000), -1);
   EXPECT_INT(weft_set(WEFT_DEVICE, -1), -1);
+  EXPECT(strstr(weft_message(), "weft_set: there is no device -1: "));
   EXPECT_INT(weft_set(WEFT_THREADS, 0), -1);
+  EXPECT_TEXT(weft_message(), "weft_set: 1 to 1024 threads, not 0");
   EXPECT_INT(weft_set(WEFT_THREADS, INT64_MAX), -1);
   EXPECT_INT(weft_set(WEFT_NODES, 0), -1);
+  EXPECT_INT(weft_set(WEFT_BYTES_USED, 0), -1);
   EXPECT(!strncmp(weft_device_text(0), "CPU, ", 5) && strstr(weft_device_text(0), "MiB"));
   EXPECT(!strncmp(weft_version_text(), "weft 0.1.0 (", 12) && strstr(weft_version_text(), "kernels by the "));
   EXPECT(strstr(weft_version_text(), weft_device_text(0)) != NULL);

@@ -18,7 +18,8 @@ def cell(row, name):
     if name not in row.ms:
         return ""
     middle, low, high = row.ratio(name)
-    return f"{figure(middle)} ±{50 * (high - low) / middle:.0f}%" + (" (differs)" if name in row.differs else "")
+    spread = f" ±{50 * (high - low) / middle:.0f}%" if high > low else ""  # none where there was one round
+    return figure(middle) + spread + (" (differs)" if name in row.differs else "")
 
 
 def markdown(rows, names):

@@ -237,10 +237,12 @@ static PyObject *get(PyObject *module, PyObject *setting) {
 
 static PyObject *set(PyObject *module, PyObject *args) {
   int setting;
-  long long value;
+  long long value, before;
+  const char *name;
   (void)module;
-  return PyArg_ParseTuple(args, "iL", &setting, &value) ? PyLong_FromLongLong(weft_set((weft_setting)setting, value))
-                                                        : NULL;
+  if (!PyArg_ParseTuple(args, "iLs", &setting, &value, &name)) return NULL;
+  if ((before = weft_set((weft_setting)setting, value)) != -1) return PyLong_FromLongLong(before);
+  return PyErr_Format(PyExc_ValueError, "%s%s", name, strchr(weft_message(), ':'));
 }
 
 static PyObject *show(PyObject *module, PyObject *args) {
@@ -281,7 +283,7 @@ PyMethodDef evaluate_functions[] = {
   { "wait_all", wait_all, METH_NOARGS, "wait_all(): until all that this thread has started is over" },
   { "state", state, METH_O, "state(array): 'lazy', 'running', 'ready' or 'failed'; never waits" },
   { "get", get, METH_O, "get(setting): see weft_get" },
-  { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },
+  { "set", set, METH_VARARGS, "set(setting, value, name): the value before; ValueError names the function that is called so" },
   { "show", show, METH_VARARGS,
     "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm', 'ptx', 'sass' or 'caches' as text" },
   { "einsum_path", einsum_path, METH_VARARGS, "einsum_path(subscripts, operands): see weft_einsum_path" },

@@ -59,13 +59,6 @@ def einsum_path(subscripts, *operands):
     return ["einsum_path", *pairs], f"{subscripts}: {products:.0f} multiplications\n{steps}"
 
 
-def _set(setting, value):
-    before = _core.set(setting, value)
-    if before == -1:
-        raise ValueError(f"weft refuses the value {value}")
-    return before
-
-
 def device_count():
     """How many devices there are, the CPU included."""
     return _core.get(_DEVICE_COUNT)
@@ -73,17 +66,17 @@ def device_count():
 
 def set_device(device):
     """Where this thread's work runs: 0 is the CPU. Returns the device before."""
-    return _set(_DEVICE, device)
+    return _core.set(_DEVICE, device, "set_device")
 
 
 def set_threads(n):
     """The most CPU threads for this thread's work. Returns the number before."""
-    return _set(_THREADS, n)
+    return _core.set(_THREADS, n, "set_threads")
 
 
 def set_rewrites(most):
     """What functions may become that this thread compiles: 0 exact, 1 stable, 2 fast. Returns what was set before."""
-    return _set(_REWRITES, most)
+    return _core.set(_REWRITES, most, "set_rewrites")
 
 
 def _load_blas():
@@ -105,7 +98,7 @@ def set_blas(blas):
     scipy-openblas32 will do."""
     if blas:
         _load_blas()
-    return bool(_set(_BLAS, int(blas)))
+    return bool(_core.set(_BLAS, int(blas), "set_blas"))
 
 
 def set_halves(halves):
@@ -117,7 +110,7 @@ def set_halves(halves):
     >>> weft.set_halves(None)
     False
     """
-    return (False, True, None)[_set(_HALVES, 2 if halves is None else int(halves))]
+    return (False, True, None)[_core.set(_HALVES, 2 if halves is None else int(halves), "set_halves")]
 
 
 def set_tf32(tf32):
@@ -130,14 +123,16 @@ def set_tf32(tf32):
     >>> weft.set_tf32(False)
     True
     """
-    return bool(_set(_TF32, int(tf32)))
+    return bool(_core.set(_TF32, int(tf32), "set_tf32"))
 
 
 def set_check(what):
     """Makes a nan in a result FloatingPointError, which says in which operation, line and step of a loop it arose.
 
     what: "nan"; "inf", which are errors as well; None: neither. Returns what was set before. For debugging."""
-    return _CHECKS[_set(_CHECK, _CHECKS.index(what))]
+    if what not in _CHECKS:
+        raise ValueError(f"set_check: 'nan', 'inf' or None, not {what!r}")
+    return _CHECKS[_core.set(_CHECK, _CHECKS.index(what), "set_check")]
 
 
 def get_active_memory():
@@ -163,7 +158,7 @@ def reset_peak_memory():
 
     >>> weft.reset_peak_memory()
     """
-    _set(_PEAK, _core.get(_USED))
+    _core.set(_PEAK, _core.get(_USED), "reset_peak_memory")
 
 
 def get_cache_memory():
@@ -177,12 +172,12 @@ def get_cache_memory():
 
 def set_memory_limit(n):
     """Beyond n bytes evaluation raises MemoryError. Returns the limit before."""
-    return _core.set(_LIMIT, n)
+    return _core.set(_LIMIT, n, "set_memory_limit")
 
 
 def set_cache_limit(n):
     """The most bytes to keep for reuse. Returns the limit before."""
-    return _core.set(_CACHE, n)
+    return _core.set(_CACHE, n, "set_cache_limit")
 
 
 def clear_cache():
@@ -190,7 +185,7 @@ def clear_cache():
 
     >>> weft.clear_cache()
     """
-    _core.set(_CACHE, _core.set(_CACHE, 0))
+    set_cache_limit(set_cache_limit(0))
 
 
 def live_nodes():

@@ -14,7 +14,7 @@
 enum {
   TRACTS = 64,              /* at most */
   TRACT_BYTES = 4 << 20,    /* of b that a thread packs */
-  TURNS_A_THREAD = 16       /* at most, about: in each it takes some parts */
+  TURNS_A_THREAD = 16       /* about, unless cells are small: in each it takes some parts */
 };
 
 struct tract {
@@ -58,13 +58,14 @@ bool product_cut_tracts(struct product *p, int64_t n, int64_t parts) {
 
 /* ---- rows of a tract ---- */
 
-/* Takes so many parts that all threads of the tract have as many left for twice; false: there are none. */
+/* Takes so many parts that all threads of the tract have as many left for twice, but no more than a cell has room for; false: there
+ * are none. */
 static bool take_parts(struct worker *w, struct tract *t) {
   const struct product *p = w->p;
   int64_t threads = divide_up(p->threads, p->cut.n_tracts), left = p->cut.n_parts - __atomic_load_n(&t->next, __ATOMIC_RELAXED);
-  int64_t fewest = divide_up(p->cut.n_parts, threads * TURNS_A_THREAD), n = least(left / (2 * threads), p->cut.cell_parts);
+  int64_t fewest = divide_up(p->cut.n_parts, threads * TURNS_A_THREAD), n = left / (2 * threads);
   if (left <= 0) return false;
-  n = n < fewest ? fewest : n;
+  n = least(n < fewest ? fewest : n, p->cut.cell_parts);
   w->cell.part = __atomic_fetch_add(&t->next, n, __ATOMIC_RELAXED);
   if (w->cell.part >= p->cut.n_parts) return false;
   w->cell.parts = least(n, p->cut.n_parts - w->cell.part);

@@ -84,12 +84,25 @@ int64_t weft_get(weft_setting s) {
   return -1;
 }
 
+/* -1, and the message says what may be set. */
+static int64_t refuse(const char *allowed, int64_t v) {
+  failure_tell(fail(WEFT_ERR_ARG, scope_origin(), "weft_set: %s, not %lld", allowed, (long long)v));
+  return -1;
+}
+
 static int64_t set_there(const struct device *d, weft_setting s, int64_t v, int64_t before) {
   if (s == WEFT_BYTES_PEAK) return d->set_peak(d, v), before;
   struct device_bytes b = d->bytes(d);
   if (s == WEFT_BYTES_CACHE) return d->set_limits(d, b.limit, v), before;
   if (s == WEFT_BYTES_LIMIT) return d->set_limits(d, v, b.cache_limit), before;
-  return -1;
+  return refuse("a setting that can be set", s);
+}
+
+/* Whether products may be given to a library from now on. */
+static bool find_blas(void) {
+  const char *missing = blas_load();
+  if (missing) failure_tell(fail(WEFT_ERR_FILE, scope_origin(), "weft_set: no BLAS: %s", missing));
+  return !missing;
 }
 
 int64_t weft_set(weft_setting s, int64_t v) {
@@ -102,33 +115,34 @@ int64_t weft_set(weft_setting s, int64_t v) {
       eval_settings()->device = (int)v;
       return before;
     case WEFT_THREADS:
-      if (v < 1 || v > 1024) return -1;
+      if (v < 1 || v > 1024) return refuse("1 to 1024 threads", v);
       eval_settings()->threads = (int)v;
       pool_insist();
       return before;
     case WEFT_REWRITES:
-      if (v < RULE_EXACT || v > RULE_FAST) return -1;
+      if (v < RULE_EXACT || v > RULE_FAST) return refuse("rewrites are 0 (exact), 1 (stable) or 2 (fast)", v);
       eval_settings()->rewrites = (enum rule_tag)v;
       return before;
     case WEFT_CHECK:
-      if (v < 0 || v > 2) return -1;
+      if (v < 0 || v > 2) return refuse("checks are 0 (none), 1 (nan) or 2 (inf too)", v);
       eval_settings()->check = (int)v;
       return before;
     case WEFT_BLAS:
-      if (v < 0 || v > 1 || (v && blas_load())) return -1;
+      if (v < 0 || v > 1) return refuse("BLAS is 0 or 1", v);
+      if (v && !find_blas()) return -1;
       eval_settings()->blas = v;
       return before;
     case WEFT_HALVES:
-      if (v < HALVES_IN_ORDER || v > HALVES_AS_USUAL) return -1;
+      if (v < HALVES_IN_ORDER || v > HALVES_AS_USUAL) return refuse("halves are 0 (in order), 1 (any order) or 2 (as usual)", v);
       eval_settings()->halves = (int)v;
       return before;
     case WEFT_TF32:
-      if (v < 0 || v > 1) return -1;
+      if (v < 0 || v > 1) return refuse("tf32 is 0 or 1", v);
       eval_settings()->tf32 = v;
       return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;
     case WEFT_BYTES_PEAK: memory_set_peak(v); return before;
-    default: return -1;
+    default: return refuse("a setting that can be set", s);
   }
 }
