@@ -241,7 +241,6 @@ def test_functions_made_of_others_are_called_by_their_own_names():
 @pytest.mark.parametrize("call, words", [
     (lambda: weft.set_device(1000), "set_device: there is no device 1000: "),
     (lambda: weft.set_threads(0), "set_threads: 1 to 1024 threads, not 0"),
-    (lambda: weft.set_rewrites(7), "set_rewrites: rewrites are 0 (exact), 1 (stable) or 2 (fast), not 7"),
     (lambda: weft.set_check("nans"), "set_check: 'nan', 'inf' or None, not 'nans'"),
 ])
 def test_a_setting_that_is_refused_says_what_may_be_set(call, words):
