@@ -179,13 +179,24 @@ static weft_array *spread(weft_array *a, const weft_block *of) {
   return dense;
 }
 
+/* A copy on the host of what is shown elsewhere. Owned by the caller. */
+static weft_array *brought(weft_array *a) {
+  int64_t dims[WEFT_RANK_MAX];
+  weft_block b = { .dims = dims };
+  b.rank = weft_describe(a, &b.dtype, dims);
+  return spread(a, &b);
+}
+
 weft_array *value_pin(weft_array *a, int device, weft_block *b) {
   weft_array *shown = with_memory(a);
   if (!shown) return NULL;
   weft_status s = evaluate(1, &shown) ? WEFT_ERR_CANCELLED : weft_pin(shown, device, b);
-  if (!s && !b->device && is_one_for_all(a, b)) { /* others expect memory for each element, and may write into it */
-    weft_array *dense = spread(shown, b);
-    value_unpin(shown);
+  int is_elsewhere = s == WEFT_ERR_UNSUPPORTED && !device; /* as a GPU's memory that others have, or were given */
+  int is_one = !s && !b->device && is_one_for_all(a, b);   /* others expect memory for each element, and may write into it */
+  if (is_elsewhere || is_one) {
+    weft_array *dense = is_one ? spread(shown, b) : brought(shown);
+    if (is_one) value_unpin(shown);
+    else weft_disown(shown);
     if (!(shown = dense)) return NULL;
     s = weft_pin(shown, device, b);
   }

@@ -31,6 +31,18 @@ def test_an_array_on_a_device_is_shown_there():
     assert (y + 1).tolist() == [2, 3, 4]
 
 
+def test_what_others_have_on_a_device_is_shown_to_the_host_as_a_copy():
+    numpy = pytest.importorskip("numpy")
+    x = on_device([1.0, 2.0, 3.0])
+    y = weft.from_dlpack(x)
+    for a in (x, y, x * 1):
+        assert numpy.asarray(a).tolist() == [1, 2, 3]
+        assert numpy.array(a[1:]).tolist() == [2, 3]
+        assert memoryview(a).tolist() == [1, 2, 3]
+    assert numpy.from_dlpack(x, device="cpu").tolist() == [1, 2, 3]
+    assert y.__dlpack_device__() == (2, 0)
+
+
 def test_another_device_is_refused():
     x = on_device([1.0])
     with pytest.raises(BufferError):
