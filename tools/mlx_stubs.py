@@ -24,7 +24,9 @@ TYPES = {"axis": "_Axis", "axes": "Any", "shape": "_Shape", "dtype": "Optional[D
 WHOLE = {"k", "n", "m", "num", "decimals", "ddof", "offset", "axis1", "axis2", "start_axis", "end_axis", "groups", "block_size"}
 LISTS = {"split", "broadcast_arrays", "unstack", "divmod"}
 OTHER = {"eval": "None", "async_eval": "None", "synchronize": "None", "save": "None", "savez": "None", "save_safetensors": "None",
-         "save_gguf": "None",
+         "save_gguf": "None", "savez_compressed": "None", "reset_peak_memory": "None", "disable_compile": "None", "enable_compile": "None",
+         "clear_streams": "None", "export_to_dot": "None", "device_info": "Dict[str, Any]", "stream": "Any", "device_count": "int",
+         "einsum_path": "Any",
          "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Any]", "vmap": "Callable[..., Any]", "clear_cache": "None",
          "compile": "Callable[..., Any]", "checkpoint": "Callable[..., Any]", "broadcast_shapes": "Tuple[int, ...]", "load": "Any",
          "issubdtype": "bool", "isdtype": "bool", "can_cast": "bool", "is_available": "bool", "result_type": "Dtype", "meshgrid": "Tuple[array, ...]",
