@@ -690,6 +690,40 @@ def test_masks_are_written_to(rng):
     agrees([x], [x[x[:, 0] > 0], x[x[:, 0] > 0, 1]], a)
 
 
+def test_what_masks_are_given_is_counted_as_it_is_written(rng):
+    """Nothing is asked for on the way: one function for all masks, and a Scan that writes through its own mask is a loop."""
+    x, y, m = pt.dvector("x"), pt.dvector("y"), pt.tensor("m", shape=(None,), dtype="bool")
+    f = function([x, y, m], [x[m].set(y), x[m].inc(y), x[m].set(x[m] * 2), x[x > 0].inc(-x[x > 0])])
+    g = pytensor.function([x, y, m], [x[m].set(y), x[m].inc(y), x[m].set(x[m] * 2), x[x > 0].inc(-x[x > 0])], mode="FAST_COMPILE")
+    a = rng.standard_normal(5)
+    a[1] = -0.0
+    traces = sum(weft.pytensor.traces.values())
+    for mask, n in (([1, 0, 1, 1, 0], 3), ([0, 0, 0, 0, 1], 1), ([1, 1, 0, 1, 0], 1), ([0] * 5, 0), ([1] * 5, 5), ([0] * 5, 1)):
+        values = a, rng.standard_normal(n), np.array(mask, bool)
+        for got, want in zip(f(*values), g(*values)):
+            assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
+    assert sum(weft.pytensor.traces.values()) - traces == 1
+    for values in ((a, np.ones(2), np.array([1, 0, 1, 1, 0], bool)), (a, np.ones(2), np.zeros(5, bool))):
+        with pytest.raises(ValueError):
+            f(*values)
+    with pytest.raises(IndexError, match="boolean index"):
+        f(a, np.ones(3), np.ones(3, bool))
+
+
+def test_a_scan_that_writes_through_its_own_mask_is_a_loop():
+    x = pt.dvector("x")
+
+    def step(x, m):
+        y = x[m].set(x[m] * 0.5)
+        return [y, y > 1], until(~pt.any(y > 1))
+
+    halved, _ = pytensor.scan(step, outputs_info=[x, pt.ones_like(x, dtype="bool")], n_steps=50, return_updates=False)
+    f, before = function([x], halved[-1]), weft.pytensor.fallbacks["Scan"]
+    np.testing.assert_array_equal(f(np.array([1.0, 5, 9])), [0.5, 0.625, 0.5625])
+    np.testing.assert_array_equal(f(np.array([3.0, 1.0])), [0.75, 0.5])
+    assert weft.pytensor.fallbacks["Scan"] == before
+
+
 def test_masked_operands_that_differ_in_length_raise():
     x, y = pt.dvector("x"), pt.dvector("y")
     f = function([x, y], x[x > 0] + y)

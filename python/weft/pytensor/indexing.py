@@ -6,7 +6,7 @@ from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor)
 
 from .row import row
-from .value import array, extent, is_expression, known, known_sizes, rank, shape, shape_if_known, shaped
+from .value import array, extent, is_expression, known, known_sizes, rank, shape, shape_if_known, shaped, sizes
 
 
 def index(op, values):
@@ -110,12 +110,39 @@ def subtensor(node, values, trace):
     return x[i]
 
 
+def of_mask(x, mask, trace):
+    """x, if it has the sizes of the mask."""
+    for axis, (n, wanted) in enumerate(zip(known_sizes(x), known_sizes(mask))):
+        if n is None or wanted is None:
+            holds, wanted = weft.size(x, axis) == weft.size(mask, axis), "another"
+        else:
+            holds = n == wanted
+        x = trace.check(x, holds, IndexError, f"boolean index did not match indexed array along axis {axis}; size of corresponding boolean "
+                                              f"axis is {wanted}")
+    return x
+
+
+def rows_at(mask, y, trace):
+    """What stands in y for each element of the mask: the k-th of y for the k-th that is true, so that nobody asks how many there are.
+    One of y stands for all."""
+    before, n = weft.cumsum(weft.reshape(mask, (-1,)).astype("int64")), weft.size(y, 0)
+    y = trace.check(y, weft.logical_or(n == 1, n == weft.sum(mask)), ValueError,
+                    "there are not as many values as the mask has places to write them to")
+    some = weft.concatenate([y, weft.zeros((1,), y.dtype)])  # of no rows there is something to read
+    return weft.take(some, weft.clip(before - 1, 0, weft.maximum(n - 1, 0))).reshape(sizes(mask))
+
+
 @row(IncSubtensor, AdvancedIncSubtensor)
 def inc_subtensor(node, values, trace):
     op, (x, y, *rest) = node.op, values
     x = array(x, node.outputs[0].type.dtype)
-    y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
-    x, i = fitting(x, masks_known(i, trace), trace)
+    y, i = array(y, x.dtype.name), index(op, rest)
+    if len(i) == 1 and is_mask(i[0]) and rank(y) == 1 and rank(i[0]) == rank(x):
+        mask = i[0]
+        x = of_mask(x, mask, trace)
+        new = rows_at(mask, y, trace)
+        return weft.where(mask, new if op.set_instead_of_inc else x + new, x)
+    x, i = fitting(x, masks_known(tuple(known(e) if is_mask(e) and rank(y) else e for e in i), trace), trace)
     if isinstance(op, AdvancedIncSubtensor):
         shapes = shaped((x, y, rest[0]))
         if shapes:
