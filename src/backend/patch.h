@@ -3,7 +3,7 @@
  * The order of the sum is part of the meaning: the products of an element are added in the order of k, by fma where the
  * dtype has one, in blocks of KIR_PRODUCT_BLOCK; a block starts at +0 and is added to those before it. How a product is cut
  * into patches, which operand is copied before and who computes what changes no bit, and an instruction set does not
- * either: a contraction written in KIR (schedule/emit.c) has the same bits. */
+ * either: a contraction written in KIR (schedule/emit_values.c) has the same bits. */
 #ifndef WEFT_PATCH_H
 #define WEFT_PATCH_H
 #include <stdbool.h>

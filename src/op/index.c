@@ -268,7 +268,7 @@ static weft_array *along_merged(struct node *x, int axis, struct node *i, const 
   return n ? array_of(node_reshape(n, rank, dims)) : y;
 }
 
-enum { MOST_INDICES = 8 }; /* of a take: schedule/emit.c */
+enum { MOST_INDICES = 8 }; /* of a take: schedule/emit.h */
 
 weft_array *weft_take_along(weft_array *x, int axis, weft_array *i) {
   struct node *n[2];

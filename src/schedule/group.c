@@ -465,7 +465,7 @@ static bool reads_fold(struct work *w, const struct node *n, int group) {
 /* The axis that the folds of a group run along. */
 static int folded_axis(const struct group *g) { return g->has_row ? g->lane : g->column; }
 
-/* Folds of few long rows or columns and nothing after them: their spans are shared by threads (emit.c), which what reads them
+/* Folds of few long rows or columns and nothing after them: their spans are shared by threads (emit_form.c), which what reads them
  * would prevent in the same kernel. */
 static bool is_shared(struct work *w, int group) {
   const struct group *g = &w->group[group];

@@ -48,7 +48,7 @@ struct group {
   bool splits_rows;
   struct binding rest;
   int n_items, room;
-  int *item;                  /* slots; emit.c puts them in order */
+  int *item;                  /* slots; emit_operands.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
 };
 
@@ -73,7 +73,7 @@ struct work {
   int room_steps, room_stores;
   struct failure *failure;
   int *leaf_store;            /* by leaf: its store, or -1 */
-  struct emit *emit;          /* emit.c's */
+  struct emit *emit;          /* emit.h */
 };
 
 static inline bool work_is_for_device(const struct work *w) { return !w->by_patches; } /* one with many more lanes than a CPU */
