@@ -3,7 +3,7 @@
 #define WEFT_X86_DEBUG_H
 #include <stddef.h>
 
-/* Tells of a function of n bytes that opens and closes with the prologue and epilogue of loops.c, and calls some of itself.
+/* Tells of a function of n bytes that opens and closes with the prologue and epilogue of x86_function.c, and calls some of itself.
  * NULL: out of memory, and nobody knows of it, which does no harm. */
 struct debug_code { const void *at; size_t n, called, called_end; };
 struct debug *debug_new(const char *name, struct debug_code);

@@ -261,7 +261,7 @@ void short_rows_store(struct gen *, const struct gen_access *, int reg);
 struct rm short_row_at(struct gen *, const struct gen_access *, int row, int32_t disp);
 void row_spread(struct gen *, int row, int d, int packed); /* d = that part in all lanes */
 
-/* loops.c */
+/* loops.h */
 void body_of(struct gen *, int loop);
 void poll_cancel(struct gen *);
 void enter_accesses(struct gen *, const struct gen_loop *);
