@@ -11,7 +11,7 @@
 #include "base/least.h"
 
 enum { STREAM_LENGTH = 4096 };                      /* rows of up to so many have entries of their own */
-enum { BARRIER_BYTES = 8 * PTX_STREAMS, LEAST_STREAMS = 2, RESERVED_BYTES = 1 << 10 };
+enum { BARRIER_BYTES = 8 * PTX_STREAMS, LEAST_STREAMS = 2 };
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
 
@@ -23,18 +23,11 @@ static bool is_streamed(const struct survey *s, const struct shape_class *shape,
   return moves && ptx_axis_along(shape, x, lane->var) >= 0 && kir_width((weft_dtype)s->k->bufs[x->buf].dtype) >= 2;
 }
 
-static bool keeps_one(const struct ptx_plan *plan) {
-  int kept = 0;
-  for (int r = 0; r < plan->n_rows; r++)
-    if (plan->rows[r].kind == PTX_KEEP && plan->rows[r].shares < 0) kept += plan->rows[r].width > 4 ? 2 : 1;
-  return kept <= 1;
-}
-
 void ptx_find_streamed(const struct survey *s, const struct ptx_plan *plan, const struct shape_class *shape,
                        const struct ptx_wide *w, struct ptx_streamed *x) {
   const struct kir_stmt *par = s->k->body.first, *lane = NULL;
   *x = (struct ptx_streamed){ 0 };
-  if (plan->capability < 90 || !w->is_rows || !s->is_dealt || !w->n_folds || !keeps_one(plan)) return;
+  if (plan->capability < 90 || !w->is_rows || !s->is_dealt || !w->n_folds || ptx_kept_words(plan) > 1) return;
   if (par->kind != KIR_PAR || par->extent != KIR_N || par->next || par->body.last->kind == KIR_PAR) return;
   for (lane = par->body.first; lane && lane->kind != KIR_LANE; lane = lane->next) {}
   for (const struct kir_stmt *l = lane ? lane->body.first : NULL; l && x->n_loads < PTX_STREAMS; l = l->next) {
@@ -178,10 +171,10 @@ bool ptx_streamed_shape(const struct ptx_plan *p, const struct ptx_machine *m, i
   int64_t threads = (n + 32 * PTX_STREAM_EACH - 1) / (32 * PTX_STREAM_EACH) * 32, streams = 0;
   int64_t bytes = n * p->streamed.bytes, left = n * p->wide.n_folds * p->wide.fold_bytes + BARRIER_BYTES;
   if (!p->streamed_entry || n <= STREAM_LENGTH || threads > PTX_STREAM_THREADS) return false;
-  int64_t blocks = PTX_STREAM_THREADS / threads, all = (int64_t)m->shared_bytes + RESERVED_BYTES;
+  int64_t blocks = PTX_STREAM_THREADS / threads, all = (int64_t)m->shared_bytes + PTX_RESERVED_BYTES;
   if (blocks == 2 || blocks * threads < LEAST_BUSY) return false;
   for (blocks++; streams < LEAST_STREAMS && --blocks;)
-    streams = (all / blocks - RESERVED_BYTES - (int64_t)p->partial_bytes - left) / bytes;
+    streams = (all / blocks - PTX_RESERVED_BYTES - (int64_t)p->partial_bytes - left) / bytes;
   if (streams < LEAST_STREAMS) return false;
   s->streams = (int)least(streams, PTX_STREAMS);
   s->block[0] = (unsigned)threads, s->grid[0] = (unsigned)least(s->grid[0], blocks * m->n_processors);

@@ -73,7 +73,7 @@ bool ptx_can_fold_again(const struct kir_kernel *, const struct ptx_plan *, cons
 void ptx_fold_again(struct printer *, const struct kir_stmt *loop, const char *n, struct where);
 
 /* gpu_rows.c: what rows of any length share. */
-bool ptx_has_fold(const struct kir_stmt *loop);
+int ptx_kept_words(const struct ptx_plan *); /* registers of 4 bytes that an element of a row keeps from loop to loop */
 void ptx_start_folds(struct printer *, const struct kir_stmt *loop);
 void ptx_accumulate_elements(struct printer *, const struct kir_stmt *fold, int e, int each);
 void ptx_number_chunks(struct printer *, const struct kir_stmt *loop, const char *first, const char *n, const char *active[]);

@@ -10,7 +10,7 @@ enum { LEAST_OF_COLUMNS = 192 }; /* threads a processor has with columns, from w
  * threads ask for their next row. Registers leave room for two blocks of PTX_LONG_THREADS. On an H200, ms without and with:
  * softmax of 1024 rows of 50257 0.195 and 0.182, of 50256 0.192 and 0.168, of 32768 0.124 and 0.114, 2048 of 16384, of which
  * there is room for three, 0.0875 and 0.0876; a layer norm of 50000 0.166 and 0.143. */
-enum { FEW_ROWS = 2, RESERVED_BYTES = 1 << 10 };
+enum { FEW_ROWS = 2 };
 
 /* Whether array i begins with a whole piece of what a thread moves at a time, and so does every row of it. */
 static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
@@ -41,7 +41,7 @@ static bool are_alike(const struct ptx_plan *p, const struct bound bufs[], const
 
 /* How many such rows have room on a processor at a time. */
 static int64_t rows_with_room(const struct ptx_plan *p, const struct ptx_machine *m, const struct ptx_shape *s) {
-  return ((int64_t)m->shared_bytes + RESERVED_BYTES) / ((int64_t)(s->shared_bytes + p->partial_bytes) + RESERVED_BYTES);
+  return ((int64_t)m->shared_bytes + PTX_RESERVED_BYTES) / ((int64_t)(s->shared_bytes + p->partial_bytes) + PTX_RESERVED_BYTES);
 }
 
 /* Where a row is alone on a processor it has more threads. Blocks of threads that ask for their next row are as many as have room.

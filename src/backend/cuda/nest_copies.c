@@ -17,15 +17,10 @@ int nest_length(const struct kir_block *b) {
   return n;
 }
 
-static bool folds(const struct kir_stmt *loop) {
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (s->kind == KIR_FOLD) return true;
-  return false;
-}
-
 static int copies_of(const struct kir_stmt *s) {
   int n = nest_length(&s->body);
   if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n <= NEST_SHORT ? UNROLLED_SHORT : n < SHORT_SERIAL ? UNROLLED : 0;
-  return n <= A_SUM && folds(s) ? UNROLLED_TINY : n < NEST_SHORT ? UNROLLED : 0;
+  return n <= A_SUM && ptx_has_fold(s) ? UNROLLED_TINY : n < NEST_SHORT ? UNROLLED : 0;
 }
 
 void nest_one_copy(struct printer *p, const struct kir_stmt *s, const char *step, struct where w) {
@@ -233,13 +228,13 @@ enum { DEEP = 4, BLOCKS_OF_DEEP = 2 }; /* blocks of threads that are to find roo
 
 static bool has_several_folds(const struct kir_stmt *lane) {
   int n = 0;
-  for (const struct kir_stmt *s = lane->body.first; s; s = s->next) n += s->kind == KIR_SERIAL && folds(s);
+  for (const struct kir_stmt *s = lane->body.first; s; s = s->next) n += s->kind == KIR_SERIAL && ptx_has_fold(s);
   return n > 1;
 }
 
 static int deep_copies(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   int copies = DEEP * copies_of(s);
-  if (s->kind != KIR_SERIAL || !folds(s) || !goes_through(s)) return 0;
+  if (s->kind != KIR_SERIAL || !ptx_has_fold(s) || !goes_through(s)) return 0;
   if (!w->lane || w->time || p->survey.is_cooperative || (w->pars && !has_several_folds(w->lane))) return 0;
   return copies <= PTX_EARLY_COPIES && copies * nest_length(&s->body) <= NEST_MOST_COPIED ? copies : 0;
 }

@@ -229,6 +229,7 @@ void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct w
 bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
 /* ptx_reduce.h: folds and prefixes. */
+bool ptx_has_fold(const struct kir_stmt *loop);                         /* not in blocks inside */
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
 /* Folds and prefixes of a serial loop: before it, at an element's position, counted from 0, and behind it. */

@@ -43,6 +43,7 @@ enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
+enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: by tensor cores in their order, of f32 and f64 in order */
 

@@ -9,7 +9,7 @@
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, UNKNOWN = 1024 };
 enum { BLOCKS_A_PROCESSOR = 4, BLOCKS_WITH_SETS = 2 };
-enum { GRID_X = INT32_MAX, MOST_SETS = 32, RESERVED_BYTES = 1 << 10 }; /* of shared memory, in each block of threads */
+enum { GRID_X = INT32_MAX, MOST_SETS = 32 };
 /* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
  * threads. */
 enum { DEALT_THREADS = 256, DEALT_LANES = 16, FEW_BLOCKS = 3 };
@@ -445,7 +445,7 @@ static bool place_in_order(const struct user *u, struct ptx_shape *s) {
 /* Sets of copies, of so many bytes each, if so many blocks of threads are to find room on a processor. */
 static int64_t sets_for(int64_t blocks, int64_t before, int64_t of_set, int64_t room) {
   int64_t sets = 1;
-  while (sets < MOST_SETS && before + 2 * sets * of_set <= room / blocks - RESERVED_BYTES) sets *= 2;
+  while (sets < MOST_SETS && before + 2 * sets * of_set <= room / blocks - PTX_RESERVED_BYTES) sets *= 2;
   return sets;
 }
 

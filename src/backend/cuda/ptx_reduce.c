@@ -126,6 +126,8 @@ const struct kir_stmt *reduce_next_fold(const struct kir_stmt *s) {
   return s;
 }
 
+bool ptx_has_fold(const struct kir_stmt *loop) { return reduce_next_fold(loop->body.first); }
+
 /* to = if ? from : to */
 void reduce_take_if(struct printer *p, const struct kir_stmt *s, const char *if_,
                     const char *const from[], const char *const to[]) {
