@@ -18,7 +18,7 @@
 #define BESIDE_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,popcnt"), no_sanitize("address")))
 #define BESIDE_INLINE BESIDE_TARGET static inline __attribute__((always_inline))
 
-/* With constants as indices, so that arrays of vectors are registers. */
+/* X(0) X(1) .. with constants as indices: only so does the compiler keep an array of vectors in registers. */
 #define EACH_8(X, ...) X(0, __VA_ARGS__) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) \
                        X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__)
 #define EACH_16(X, ...) EACH_8(X, __VA_ARGS__) X(8, __VA_ARGS__) X(9, __VA_ARGS__) X(10, __VA_ARGS__) X(11, __VA_ARGS__) \

@@ -101,7 +101,7 @@ static weft_array *at_place(const struct convolution *c, weft_array *x, weft_arr
   return x;
 }
 
-/* Of so many in all; they may be a batch, whose size is not known. */
+/* How many of `all` channels a group has. They may be a batch, whose size is not known; DIM_BAD: groups do not divide them. */
 static dim in_a_group(dim all, int64_t groups) {
   dim n;
   return dim_divide(all, groups, &n) ? n : DIM_BAD;

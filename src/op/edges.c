@@ -28,7 +28,7 @@ static weft_array *standing(weft_array *v, weft_array *x, int axis) {
   return v;
 }
 
-/* From the element at the end to a number: that is reached by the last one outside. */
+/* Padding that goes in equal steps from the element at the edge to the number `end`, which the outermost element has. */
 static weft_array *ramp(weft_array *x, int axis, int64_t before, int64_t after, weft_array *end) {
   weft_dtype d = weft_dtype_of(x), in = dtype_is_float(d) || dtype_is_complex(d) ? d : WEFT_F64;
   weft_array *i = counted(x, axis, before, after), *n = weft_size(x, axis), *at = places(WEFT_PAD_EDGE, i, n);

@@ -87,7 +87,8 @@ static dim said_near(weft_array *b) {
   return dim_is_integer(d, &n) && (n > far || n < -far) ? dim_integer(n < 0 ? -far : far) : d;
 }
 
-/* By bounds that sizes say: the slice waits for those that are not x's own. */
+/* A slice by bounds that are expressions of sizes. Where these are not sizes of x itself the slice depends on the arrays that tell
+ * them. */
 static weft_array *cut_said(weft_array *x, int axis, weft_array *start, weft_array *stop, int64_t step) {
   weft_array *on[] = { start, stop };
   dim said[2];

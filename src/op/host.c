@@ -206,7 +206,7 @@ void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m,
   apply("weft_host", f, n, x, 0, m, like, y);
 }
 
-/* Of no element: the sizes of an array, and 0. */
+/* An array without elements that has the sizes of another, and one more axis of length 0: it tells sizes and costs nothing. */
 static weft_array *sizes_alone(weft_array *like) {
   weft_array *size[WEFT_RANK_MAX];
   int rank = weft_rank(like);

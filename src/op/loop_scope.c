@@ -44,7 +44,7 @@ static weft_array *bad(struct weft_loop *l, struct failure *f) {
   return array_failed(f);
 }
 
-/* For calls that return nothing. */
+/* A failure of a call that returns nothing: the loop and its scope remember it. */
 static void refuse(struct weft_loop *l, struct failure *f) {
   blame(l, f);
   scope_blame(f);

@@ -49,7 +49,7 @@ weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha
   return weft_add(scaled(c, beta), scaled(array_matmul(fn, a, b), alpha));
 }
 
-/* By squaring; the power 0 is the identity, a negative one that of the inverse. */
+/* Powers by squaring: x^0 is the identity, and x^-n the power n of the inverse. */
 weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   struct node *node;
   weft_array *bad, *y = NULL;

@@ -31,7 +31,7 @@ static bool begin_spread(uint64_t count[], int n) {
   return !any;
 }
 
-/* Of every two neighbours the lesser one first; whether some were not. */
+/* Puts the lesser of every two neighbours first. True: some were not so before. */
 QUICK_TARGET static bool order_pairs(uint64_t *e, int64_t n) {
   int64_t i = 0;
   __mmask8 any = 0;

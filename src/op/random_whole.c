@@ -91,7 +91,7 @@ static weft_array *poisson(const struct draw *d, weft_array *m) {
   return only(weft_ge(m, number(0)), k);
 }
 
-/* Of inf there is nothing to draw. */
+/* There is nothing to draw for an infinite mean: it gives nan. */
 RANDOM1(poisson, WHOLES, "mean", FINITE_SCALE, NAN) { return only(weft_lt(d->p[0], number(INFINITY)), poisson(d, d->p[0])); }
 
 /* ---- Binomial: p <= 1/2, the rest is its mirror image ---- */

@@ -104,7 +104,7 @@ weft_array *weft_roll(weft_array *x, int axis, int64_t shift) {
   return dim_is_known(size) ? turned(y, axis, size, shift) : turned_later(y, axis, shift);
 }
 
-/* By quarters, from the first axis towards the second. */
+/* Turns by quarters of a circle, from the first axis towards the second: two flips, or a transpose and one. */
 weft_array *weft_rot90(weft_array *x, int64_t quarters, int axis1, int axis2) {
   struct node *n;
   weft_array *bad;

@@ -80,7 +80,7 @@ static struct compiled *find(struct compiled *in, const struct compiled *wanted)
   return in;
 }
 
-/* For the device; where its printer cannot, it is left to the host. */
+/* Compiles a kernel for its device. One that the device's printer cannot translate is left to the host. */
 static struct failure *compile_there(struct compiled *c) {
   const char *why = "";
   switch (c->device->compile(c->device, c->kernel, &c->shape, &c->code, &why)) {

@@ -12,7 +12,7 @@ enum { FAR = 64, SMALL_BYTES = 64 << 10 }; /* FAR operations cost about what one
 
 enum { FEW = 32 }; /* nodes of a list that need no memory beside the stack: a single operation costs less than an allocation */
 
-/* By index in the list. */
+/* What is known of the nodes of an evaluation while it is decided which to store. Arrays are by index in the list. */
 struct holding {
   const struct node_list *list;
   int *uses;            /* references from nodes of the list; INT32_MAX: a target */

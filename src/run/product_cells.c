@@ -24,7 +24,7 @@ static void find_cell(struct worker *w, int64_t i) {
   c->columns = least(p->n, product_share(p->cut.n_strips, column + 1, p->cut.n_column_cells) * p->cut.width) - c->column;
 }
 
-/* By axis of the kernel: where the cell begins, and its extent. */
+/* Where the cell begins along each axis of the kernel that goes on with it, and how far it goes. */
 void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) {
   const struct contraction *c = w->p->c;
   const struct cell *x = &w->cell;

@@ -42,7 +42,7 @@ static void move(uint8_t *there, uint8_t *kept, size_t bytes, bool is_back) {
   else memcpy(kept, there, bytes);
 }
 
-/* From or to the elements from axis a on, one after the other. Where the next begins. */
+/* Saves the elements along axes a and later into `kept`, one after the other, or puts them back. Gives where the next one goes. */
 static uint8_t *overwritten_move(const struct overwritten *x, int a, uint8_t *at, uint8_t *kept, bool is_back) {
   bool is_run = a == x->rank - 1 && x->stride[a] == (int64_t)x->size;
   size_t bytes = is_run ? x->size * (size_t)x->extent[a] : x->size;

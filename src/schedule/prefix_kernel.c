@@ -144,7 +144,7 @@ static bool run(struct prefix *p, struct prefix_draft *r, const char *name, int6
   return end(r);
 }
 
-/* From element n of each line on; that element alone. */
+/* The same lines without their first n elements, and element n of each line alone. */
 static struct lines after(struct lines l, int64_t n) {
   l.offset += n * l.step;
   return l;

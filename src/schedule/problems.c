@@ -262,7 +262,7 @@ static bool flatten_all(struct work *w, bool *any) {
   return true;
 }
 
-/* From the first problem that fits on; first -1: there is none. false: out of memory. */
+/* Looks for the first problem that fits, and for what follows from it; s->first is -1 if there is none. False: out of memory. */
 static bool search(struct problem_search *s, struct work *w) {
   size_t n = (size_t)w->list->n + 1;
   *s = (struct problem_search){ .w = w, .n = w->list->n, .first = -1 };

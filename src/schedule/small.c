@@ -782,7 +782,7 @@ static bool gives_lanes(const struct body *b, int64_t lanes) {
   return !b->length;
 }
 
-/* By so many lanes; 0: one computation for all. */
+/* Tries to write the loop with rows of a map side by side in so many lanes; 0: as one computation, without lanes. */
 static bool attempt(struct body *whole, int64_t lanes, bool *done) {
   struct small_loop *f = work_take(whole->w, sizeof *f);
   struct body *b = work_take(whole->w, sizeof *b);

@@ -36,7 +36,7 @@ static void hold(const void *attr) {
 }
 static void drop(const void *attr) { later_release(((const struct later_attr *)attr)->later); }
 
-/* With room for so many marks and bytes of options behind it. NULL: out of memory. */
+/* A new one, with room behind it for its options and for so many marks. NULL: out of memory. */
 static struct later *later_new(int n_in, int n_marks, size_t bytes) {
   size_t options_at = (sizeof(struct later) + 15) / 16 * 16, marks_at = options_at + bytes;
   struct later *l = mem_alloc(marks_at + (size_t)n_marks + 1);

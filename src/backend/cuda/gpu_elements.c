@@ -96,7 +96,7 @@ static void check_all(struct printer *p, const struct kir_stmt *s, int e, int ea
   ptx_line(p, "@!%s bra %s", all, others);
 }
 
-/* Of all elements at once. */
+/* A division of elements e .. e + each - 1: their quotients are computed side by side, so that none waits for another. */
 static void quotients(struct printer *p, const struct kir_stmt *s, int e, int each) {
   struct ptx_quotient q[PTX_WIDE];
   for (int i = 0; i < each; i++) {

@@ -92,7 +92,8 @@ static void extreme_f64(struct printer *p, enum kir_op op, const char *dst, cons
   ptx_line(p, "selp.b64 %s, %s, %s, %s", dst, nan, best, is_nan);
 }
 
-/* By the two numbers whose exponents are the halves of the low bits of in[1]. */
+/* in[0] times 2^n, n in the low bits of in[1]: multiplied by two powers of two, of half the exponent each, so that neither
+ * overflows. */
 static void scale(struct printer *p, weft_dtype d, const char *dst, const char *const in[]) {
   weft_dtype bits = is_wide(d) ? WEFT_U64 : WEFT_U32;
   const char *half = ptx_own_of(p, bits), *rest = ptx_own_of(p, bits), *u = ptx_type(bits), *b = ptx_bits(d), *t = ptx_type(d);

@@ -64,7 +64,7 @@ static void load(struct printer *p, const struct kir_stmt *s, const struct where
   if (!w->lane && nest_meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
 }
 
-/* For later, with what the other copies of the body combine. */
+/* Puts a combining store off until all copies of the body have come to theirs: ptx_combine_meeting does them together. */
 static void meet(struct printer *p, const struct kir_stmt *s) {
   struct ptx_meeting *m = &p->meeting;
   weft_dtype d = ptx_dtype(p, s->in[0]);

@@ -66,7 +66,7 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
   ptx_place(p, rest);
 }
 
-/* Of the first sum of products in a step of time. */
+/* Finds what of a step of time can be held in registers from step to step: what its first sum of products loads. */
 static void hold(struct printer *p, const struct kir_stmt *time) {
   struct where inside = { .time = time };
   for (const struct kir_stmt *l = time->body.first; l; l = l->next)

@@ -411,7 +411,7 @@ static int64_t iterations(const struct user *u) {
   return parts(n, u->p->block_b.n ? ptx_size(&u->p->block_b, u->sizes, u->args) : 1);
 }
 
-/* Of a row whose bytes are none too many. */
+/* How many elements a row has in this launch. That their bytes are not too many was looked at before. */
 static int64_t elements_of(const struct user *u, const struct ptx_row *r) {
   int64_t n = 1;
   for (int d = 0; d < r->n_dims; d++) n *= most(0, ptx_size(&r->dims[d], u->sizes, u->args));

@@ -235,7 +235,7 @@ static patch_code *find(struct shape s, bool *is_forbidden) {
   return first;
 }
 
-/* By register dtype, or by the dtype of memory of pairs and fours. */
+/* How elements are multiplied: by their register dtype, but pairs and fours by the dtype they have in memory. */
 static enum sort sort_of(weft_dtype t) {
   switch (t) {
     case WEFT_F64: return OF_F64;

@@ -377,7 +377,7 @@ static void scale_evex(struct gen *g, int dtype, int d, int x, int t) {
   vec_mask(enc(g), (enum insn)(I_SCALEFPS + wide), bytes, k, true, d, x, rm_reg(d), 0);
 }
 
-/* By the two numbers whose exponents are the halves of the low bits of t. */
+/* x times 2^n, n in the low bits of t: multiplied by two powers of two, of half the exponent each, so that neither overflows. */
 static void scale_avx2(struct gen *g, int dtype, int d, int x, int t) {
   struct encoder *e = enc(g);
   int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), half = temp(g), kept = cpu_is_slow_with_tiny() ? temp(g) : -1;
