@@ -90,14 +90,15 @@ static size_t total(void) {
 }
 
 static int running_on; /* the device of the kernel that runs, or that is asked about */
-static bool is_inside(const struct piece *p, uint64_t at, size_t bytes) { return at >= p->at && at + bytes <= p->at + p->bytes; }
+static bool is_inside(const struct piece *p, uint64_t at, size_t bytes) { return at >= p->at && at - p->at <= p->bytes && p->bytes - (at - p->at) >= bytes; }
 
-static bool is_allocated(uint64_t at, int bytes) {
+static bool is_allocated(uint64_t at, int bytes, struct stretch *around) {
   bool is_found = last_piece < n_pieces && is_inside(&pieces[last_piece], at, (size_t)bytes);
   if (!is_found)
     for (last_piece = 0; last_piece < n_pieces && !is_found; last_piece += !is_found)
       is_found = is_inside(&pieces[last_piece], at, (size_t)bytes);
-  return is_found && pieces[last_piece].device == running_on;
+  if (!is_found || pieces[last_piece].device != running_on) return false;
+  return *around = (struct stretch){ pieces[last_piece].at, pieces[last_piece].bytes }, true;
 }
 
 /* ---- Failing ---- */
@@ -204,6 +205,32 @@ static bool assembles(const char *ptx, char *why, size_t room) {
   return ok;
 }
 
+/* What was linked last is loaded next, mostly: its module need not be read from the text again. */
+enum { LINKED = 8 };
+static struct { struct module *m; char *ptx; } linked[LINKED];
+
+static void keep_linked(struct module *m, const char *ptx) {
+  static int next;
+  pthread_mutex_lock(&lock);
+  if (linked[next].m) module_free(linked[next].m), free(linked[next].ptx);
+  linked[next].m = m, linked[next].ptx = strdup(ptx);
+  next = (next + 1) % LINKED;
+  pthread_mutex_unlock(&lock);
+}
+
+/* The module of this text, and no longer kept; NULL: it has not been linked. */
+static struct module *take_linked(const char *ptx) {
+  struct module *m = NULL;
+  pthread_mutex_lock(&lock);
+  for (int k = 0; k < LINKED && !m; k++) {
+    if (!linked[k].m || strcmp(linked[k].ptx, ptx)) continue;
+    m = linked[k].m, linked[k].m = NULL;
+    free(linked[k].ptx);
+  }
+  pthread_mutex_unlock(&lock);
+  return m;
+}
+
 static struct module *compiled(const char *ptx, const struct link *l) {
   char why[200] = "";
   atomic_fetch_add(&n_links, 1);
@@ -219,7 +246,8 @@ API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, v
   struct link l = { 0 };
   bool is_code = !memcmp(code, cubin_head, HEAD);
   take_options(&l, n, options, values);
-  *m = is_code ? module_parse((const char *)code + HEAD, why, sizeof why) : compiled(code, &l);
+  *m = is_code ? take_linked((const char *)code + HEAD) : compiled(code, &l);
+  if (is_code && !*m) *m = module_parse((const char *)code + HEAD, why, sizeof why);
   return *m ? OK : is_code ? BAD_CODE : BAD_PTX;
 }
 
@@ -236,7 +264,7 @@ API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char
   (void)type, (void)name, (void)n, (void)options, (void)values;
   struct module *m = compiled(ptx, l);
   if (!m) return BAD_PTX;
-  module_free(m);
+  keep_linked(m, ptx);
   l->code = malloc(HEAD + bytes);
   memcpy(l->code, cubin_head, HEAD);
   memcpy(l->code + HEAD, ptx, bytes);

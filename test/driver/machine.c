@@ -22,13 +22,17 @@ int machine_op(const char *name) {
   return -1;
 }
 
-enum state { RUNS, WAITS, ENDED };
+const char *machine_name(int op) { return names[op]; }
+
+enum state { BEGINS, RUNS, WAITS, ENDED };
 /* cp.async: bytes that are on their way arrive when their thread waits for the group they belong to. */
 struct on_its_way { uint8_t *to, data[16]; int bytes, group; };
 struct thread { struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
 /* cp.async.bulk: what it brings arrives when all threads wait for something, and nobody knows before what stands there. */
 struct bulk { uint8_t *to, *data, *barrier; int bytes; };
+
+enum { TOUCHED = 32 };
 
 struct block {
   struct bulk *bulk;
@@ -41,10 +45,14 @@ struct block {
   size_t shared_bytes;
   void **params;
   may_touch *may_touch;
+  struct stretch touched[TOUCHED]; /* what instructions have touched last, and all around it that may be */
   const struct module *m;
   uint64_t steps;
   char *why;
 };
+
+/* Each instruction mostly touches one array. */
+static struct stretch *touched_by(struct block *b, int at) { return &b->touched[at % TOUCHED]; }
 
 enum { WHY = 300 };
 static const uint64_t MOST_STEPS = UINT64_C(1) << 33; /* of a block: then it hangs */
@@ -111,6 +119,26 @@ static double extreme(bool is_min, bool nan_wins, double a, double b) {
   if (isnan(a) || isnan(b)) return nan_wins ? NAN : isnan(a) ? b : a;
   bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
   return a_less == is_min ? a : b;
+}
+
+/* a b + c, rounded once: the instruction where there is one, a call of libm elsewhere. */
+static inline float fma_f32(float a, float b, float c) {
+#if defined __x86_64__
+  if (__builtin_cpu_supports("fma")) {
+    __asm__("vfmadd132ss %1, %2, %0" : "+x"(a) : "x"(b), "x"(c)); /* of several NaN the one that libm gives */
+    return a;
+  }
+#endif
+  return fmaf(a, b, c);
+}
+static inline double fma_f64(double a, double b, double c) {
+#if defined __x86_64__
+  if (__builtin_cpu_supports("fma")) {
+    __asm__("vfmadd132sd %1, %2, %0" : "+x"(a) : "x"(b), "x"(c)); /* of several NaN the one that libm gives */
+    return a;
+  }
+#endif
+  return fma(a, b, c);
 }
 
 static uint64_t in_floats(enum op op, const struct instruction *i, uint64_t x, uint64_t y, uint64_t z) {
@@ -256,25 +284,40 @@ static uint64_t converted(const struct instruction *i, uint64_t x) {
 
 /* ---- Memory ---- */
 
-static uint8_t *address(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes) {
+/* Whether all of the bytes are in memory that begins there; they may not go round the end of all addresses. */
+static bool is_in(uint64_t at, int bytes, const void *begin, size_t room) {
+  uint64_t from = (uint64_t)(uintptr_t)begin;
+  return at - from < room && room - (at - from) >= (uint64_t)bytes;
+}
+
+static uint8_t *address_in(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes, bool is_shared) {
   uint64_t at = get(b, t, &i->in[k], T_U64) + i->in[k + 1].number;
-  uint64_t low = (uint64_t)(uintptr_t)b->shared;
+  uint8_t *there = (uint8_t *)(uintptr_t)at;
   if (at % (uint64_t)bytes) return wrong(b, t, "an address that is not aligned"), NULL;
-  if (at >= low && at + (uint64_t)bytes <= low + b->shared_bytes) return (uint8_t *)(uintptr_t)at;
-  uint64_t own = (uint64_t)(uintptr_t)t->local;
-  if (at >= own && at + (uint64_t)bytes <= own + b->e->local_bytes) return (uint8_t *)(uintptr_t)at;
-  if (i->is_shared) return wrong(b, t, "beyond shared memory"), NULL;
-  for (int k2 = 0; k2 < b->m->n_tables; k2++) {
-    uint64_t from = (uint64_t)(uintptr_t)b->m->tables[k2].data;
-    if (at >= from && at + (uint64_t)bytes <= from + b->m->tables[k2].bytes) return (uint8_t *)(uintptr_t)at;
-  }
-  if (!b->may_touch(at, bytes)) return wrong(b, t, "beyond what was allocated"), NULL;
-  return (uint8_t *)(uintptr_t)at;
+  if (is_in(at, bytes, b->shared, b->shared_bytes) || is_in(at, bytes, t->local, b->e->local_bytes)) return there;
+  if (is_shared) return wrong(b, t, "beyond shared memory"), NULL;
+  for (int n = 0; n < b->m->n_tables; n++)
+    if (is_in(at, bytes, b->m->tables[n].data, b->m->tables[n].bytes)) return there;
+  if (!b->may_touch(at, bytes, touched_by(b, t->at))) return wrong(b, t, "beyond what was allocated"), NULL;
+  return there;
+}
+
+static uint8_t *address(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes) {
+  return address_in(b, t, i, k, bytes, i->is_shared);
+}
+static uint8_t *shared_address(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes) {
+  return address_in(b, t, i, k, bytes, true);
+}
+
+static uint64_t param(const struct block *b, uint64_t which, enum type t) {
+  uint64_t x = 0;
+  memcpy(&x, b->params[which], (size_t)type_bytes(t));
+  return as(t, x) & (type_bytes(t) < 8 ? UINT32_MAX : UINT64_MAX);
 }
 
 static void load(struct block *b, struct thread *t, const struct instruction *i) {
   int size = type_bytes(i->t), n = i->width ? i->width : 1;
-  uint8_t *at = !strcmp(i->how, "param") ? (uint8_t *)b->params[i->in[0].number] : address(b, t, i, 0, size * n);
+  uint8_t *at = i->is_param ? (uint8_t *)b->params[i->in[0].number] : address(b, t, i, 0, size * n);
   for (int k = 0; at && k < n; k++) {
     uint64_t x = 0;
     memcpy(&x, at + k * size, (size_t)size);
@@ -304,16 +347,9 @@ static void arrive(uint8_t *at, int n, int bytes) {
   memcpy(at, &m, sizeof m);
 }
 
-static struct instruction in_shared(const struct instruction *i) {
-  struct instruction x = *i;
-  x.is_shared = true;
-  return x;
-}
-
 /* mbarrier.init [at], n; .arrive.expect_tx _, [at], bytes; a thread that tries to wait does so until the turn is over. */
 static void of_mbarrier(struct block *b, struct thread *t, const struct instruction *i) {
-  struct instruction x = in_shared(i);
-  uint8_t *at = address(b, t, &x, 0, 8);
+  uint8_t *at = shared_address(b, t, i, 0, 8);
   if (!at) return;
   if (!strcmp(i->how, "init")) {
     struct mbarrier m = { .all = (uint8_t)get(b, t, &i->in[2], T_U32), .left = (uint8_t)get(b, t, &i->in[2], T_U32) };
@@ -324,9 +360,8 @@ static void of_mbarrier(struct block *b, struct thread *t, const struct instruct
 }
 
 static bool is_turn_over(struct block *b, const struct thread *t, const struct instruction *i) {
-  struct instruction x = in_shared(i);
   struct mbarrier m;
-  const uint8_t *at = address(b, t, &x, 0, 8);
+  const uint8_t *at = shared_address(b, t, i, 0, 8);
   if (!at) return false;
   memcpy(&m, at, sizeof m);
   return m.turn != get(b, t, &i->in[2], T_U32);
@@ -334,14 +369,13 @@ static bool is_turn_over(struct block *b, const struct thread *t, const struct i
 
 /* cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [from], bytes, [barrier] */
 static void copy_bulk(struct block *b, struct thread *t, const struct instruction *i) {
-  struct instruction x = in_shared(i);
   int bytes = (int)get(b, t, &i->in[4], T_U32);
   uint64_t from = get(b, t, &i->in[2], T_U64) + i->in[3].number;
-  uint8_t *to = address(b, t, &x, 0, 16), *barrier = address(b, t, &x, 5, 8);
+  uint8_t *to = shared_address(b, t, i, 0, 16), *barrier = shared_address(b, t, i, 5, 8);
   if (bytes <= 0 || bytes % 16 || from % 16) { wrong(b, t, "a bulk copy that is not of whole 16 bytes"); return; }
   if (!to || !barrier) return;
   if (to + bytes > b->shared + b->shared_bytes) { wrong(b, t, "beyond shared memory"); return; }
-  if (!b->may_touch(from, bytes)) { wrong(b, t, "beyond what was allocated"); return; }
+  if (!b->may_touch(from, bytes, touched_by(b, t->at))) { wrong(b, t, "beyond what was allocated"); return; }
   b->bulk = realloc(b->bulk, (size_t)(b->n_bulk + 1) * sizeof *b->bulk);
   b->bulk[b->n_bulk++] = (struct bulk){ to, memcpy(malloc((size_t)bytes), (const void *)(uintptr_t)from, (size_t)bytes), barrier, bytes };
   memset(to, 0xcd, (size_t)bytes);
@@ -370,14 +404,13 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
     return;
   }
   int all = (int)i->in[4].number, bytes = i->n_in > 5 ? (int)get(b, t, &i->in[5], T_U32) : all;
-  struct instruction to = in_shared(i);
-  struct on_its_way w = { .to = address(b, t, &to, 0, all), .bytes = all, .group = t->group };
+  struct on_its_way w = { .to = shared_address(b, t, i, 0, all), .bytes = all, .group = t->group };
   const uint8_t *at = NULL;
   if ((get(b, t, &i->in[2], T_U64) + i->in[3].number) % (uint64_t)all) wrong(b, t, "an address that is not aligned");
   if (bytes < 0 || bytes > all) wrong(b, t, "a copy of more bytes than it may be");
   else if (bytes) {
     uint64_t a = get(b, t, &i->in[2], T_U64) + i->in[3].number;
-    if (b->may_touch(a, bytes)) at = (const uint8_t *)(uintptr_t)a;
+    if (b->may_touch(a, bytes, touched_by(b, t->at))) at = (const uint8_t *)(uintptr_t)a;
     else wrong(b, t, "beyond what was allocated");
   }
   if (at) memcpy(w.data, at, (size_t)bytes);
@@ -416,7 +449,7 @@ static struct thread *lane_of(const struct block *b, const struct thread *t, uns
   return at < (unsigned)b->n ? &b->t[at] : NULL;
 }
 
-static bool is_of_block(const struct instruction *i) { return i->op == BAR && strcmp(i->how, "warp"); }
+static bool is_of_block(const struct instruction *i) { return i->op == BAR && i->how[0] != 'w'; } /* bar.warp.sync */
 
 static uint32_t mask_of(const struct block *b, const struct thread *t, const struct instruction *i) {
   if (i->op == LDMATRIX || i->op == MMA) return UINT32_MAX;
@@ -489,7 +522,7 @@ static void load_matrices(struct block *b, struct thread *first, const struct in
 
 static double half_of(const struct instruction *i, uint64_t word, unsigned high) {
   uint16_t h = (uint16_t)(word >> 16 * high);
-  return strcmp(i->how, "bf16") ? (double)f16(h) : f32((uint64_t)h << 16);
+  return i->how[0] != 'b' ? (double)f16(h) : f32((uint64_t)h << 16);
 }
 
 /* mma.m8n8k4 and m16n8k4 of f64: a chain of fma in the order of k. */
@@ -507,7 +540,7 @@ static void multiply_doubles(struct block *b, struct thread *first, const struct
     for (unsigned e = 0; e < 2 * n_a; e++) {
       unsigned r = l / 4 + e / 2 * 8, n = l % 4 * 2 + e % 2;
       double sum = c[r][n];
-      for (int k = 0; k < 4; k++) sum = fma(a[r][k], k_n[k][n], sum);
+      for (int k = 0; k < 4; k++) sum = fma_f64(a[r][k], k_n[k][n], sum);
       x->reg[i->to[e].reg] = of_f64(sum);
     }
     x->state = RUNS, x->at++;
@@ -754,11 +787,64 @@ static void step(struct block *b, struct thread *t) {
 
 /* ---- Quickly: the same, of what most instructions are, on registers and numbers of 32 and of 64 bits ---- */
 
-enum quick_code { Q_NONE, Q_BRA, Q_MOV4, Q_MOV8, Q_ADD4, Q_ADD8, Q_SUB4, Q_SUB8, Q_MUL4, Q_MUL8, Q_WIDE_S, Q_WIDE_U, Q_MAD4, Q_MAD8, Q_MAD_S,
-                  Q_MAD_U, Q_AND, Q_OR, Q_XOR, Q_SHL4, Q_SHL8, Q_SHR_U4, Q_SHR_U8, Q_SHR_S4, Q_SHR_S8, Q_SELP, Q_CVT, Q_SETP_F32, Q_SETP_F64,
-                  Q_SETP_S4, Q_SETP_S8, Q_SETP_U4, Q_SETP_U8, Q_ADD_F32, Q_ADD_F64, Q_SUB_F32, Q_SUB_F64, Q_MUL_F32, Q_MUL_F64, Q_FMA_F32,
-                  Q_FMA_F64, Q_LD };
+/* What is a value of its operands, by name: IN(k) is the k-th, WORD(k) its lower half. */
+#define VALUE_ROWS(X)                                                                              \
+  X(MOV4, WORD(0)) X(MOV8, IN(0))                                                                  \
+  X(ADD4, WORD(0) + WORD(1)) X(ADD8, IN(0) + IN(1)) X(SUB4, WORD(0) - WORD(1)) X(SUB8, IN(0) - IN(1)) \
+  X(MUL4, WORD(0) * WORD(1)) X(MUL8, IN(0) * IN(1))                                                \
+  X(WIDE_S, WIDE_SIGNED) X(WIDE_U, (uint64_t)WORD(0) * WORD(1))                                    \
+  X(MAD4, WORD(0) * WORD(1) + WORD(2)) X(MAD8, IN(0) * IN(1) + IN(2))                              \
+  X(MAD_S, WIDE_SIGNED + IN(2)) X(MAD_U, (uint64_t)WORD(0) * WORD(1) + IN(2))                      \
+  X(AND, IN(0) & IN(1)) X(OR, IN(0) | IN(1)) X(XOR, IN(0) ^ IN(1))                                 \
+  X(NOT4, ~WORD(0)) X(NOT8, ~IN(0)) X(NOT_PRED, ~IN(0) & 1)                                        \
+  X(SHL4, WORD(1) > 31 ? 0 : WORD(0) << WORD(1)) X(SHL8, WORD(1) > 63 ? 0 : IN(0) << WORD(1))      \
+  X(SHR_U4, WORD(1) > 31 ? 0 : WORD(0) >> WORD(1)) X(SHR_U8, WORD(1) > 63 ? 0 : IN(0) >> WORD(1))  \
+  X(SHR_S4, (uint32_t)((int32_t)WORD(0) >> (WORD(1) > 31 ? 31 : WORD(1))))                         \
+  X(SHR_S8, (uint64_t)((int64_t)IN(0) >> (WORD(1) > 63 ? 63 : WORD(1))))                           \
+  X(MIN_S4, (int32_t)WORD(0) < (int32_t)WORD(1) ? WORD(0) : WORD(1)) X(MIN_U4, WORD(0) < WORD(1) ? WORD(0) : WORD(1)) \
+  X(MAX_S4, (int32_t)WORD(0) > (int32_t)WORD(1) ? WORD(0) : WORD(1)) X(MAX_U4, WORD(0) > WORD(1) ? WORD(0) : WORD(1)) \
+  X(MIN_S8, (int64_t)IN(0) < (int64_t)IN(1) ? IN(0) : IN(1)) X(MIN_U8, IN(0) < IN(1) ? IN(0) : IN(1)) \
+  X(MAX_S8, (int64_t)IN(0) > (int64_t)IN(1) ? IN(0) : IN(1)) X(MAX_U8, IN(0) > IN(1) ? IN(0) : IN(1)) \
+  X(MIN_F32, of_f32((float)extreme(true, q->how, f32(IN(0)), f32(IN(1))))) X(MIN_F64, of_f64(extreme(true, q->how, f64(IN(0)), f64(IN(1))))) \
+  X(MAX_F32, of_f32((float)extreme(false, q->how, f32(IN(0)), f32(IN(1))))) X(MAX_F64, of_f64(extreme(false, q->how, f64(IN(0)), f64(IN(1))))) \
+  X(DIV_S8, divided(DIV, T_S64, IN(0), IN(1))) X(DIV_U8, divided(DIV, T_U64, IN(0), IN(1)))        \
+  X(REM_S8, divided(REM, T_S64, IN(0), IN(1))) X(REM_U8, divided(REM, T_U64, IN(0), IN(1)))        \
+  X(DIV_U4, (uint32_t)divided(DIV, T_U32, WORD(0), WORD(1))) X(REM_U4, (uint32_t)divided(REM, T_U32, WORD(0), WORD(1))) \
+  X(SELP, IN(2) & 1 ? IN(0) : IN(1)) X(SELP2, (uint16_t)(IN(2) & 1 ? IN(0) : IN(1)))               \
+  X(MOV2, (uint16_t)IN(0)) X(MOV_PRED, IN(0) & 1)                                                  \
+  X(CVT, as((enum type)q->how, as((enum type)q->more, IN(0))) & (type_bytes((enum type)q->how) == 4 ? UINT32_MAX : UINT64_MAX)) \
+  X(ADD_F32, of_f32(f32(IN(0)) + f32(IN(1)))) X(ADD_F64, of_f64(f64(IN(0)) + f64(IN(1))))          \
+  X(SUB_F32, of_f32(f32(IN(0)) - f32(IN(1)))) X(SUB_F64, of_f64(f64(IN(0)) - f64(IN(1))))          \
+  X(MUL_F32, of_f32(f32(IN(0)) * f32(IN(1)))) X(MUL_F64, of_f64(f64(IN(0)) * f64(IN(1))))          \
+  X(DIV_F32, of_f32(f32(IN(0)) / f32(IN(1)))) X(DIV_F64, of_f64(f64(IN(0)) / f64(IN(1))))          \
+  X(FMA_F32, of_f32(fma_f32(f32(IN(0)), f32(IN(1)), f32(IN(2))))) X(FMA_F64, of_f64(fma_f64(f64(IN(0)), f64(IN(1)), f64(IN(2))))) \
+  X(NEG_F32, WORD(0) ^ UINT32_C(1) << 31) X(NEG_F64, IN(0) ^ UINT64_C(1) << 63)                    \
+  X(ABS_F32, WORD(0) & UINT32_MAX >> 1) X(ABS_F64, IN(0) & UINT64_MAX >> 1)                        \
+  X(F32_OF_F16, of_f32((float)f16(IN(0)))) X(F16_OF_F32, of_f16((_Float16)f32(IN(0))))              \
+  X(F64_OF_F32, of_f64(f32(IN(0)))) X(F32_OF_F64, of_f32((float)f64(IN(0))))                       \
+  X(F32_OF_S4, of_f32((float)(int32_t)WORD(0))) X(F32_OF_U4, of_f32((float)WORD(0)))               \
+  X(F64_OF_S4, of_f64((double)(int32_t)WORD(0))) X(F64_OF_U4, of_f64((double)WORD(0)))             \
+  SETP_ROWS(X, F32, f32(IN(0)), f32(IN(1))) SETP_ROWS(X, F64, f64(IN(0)), f64(IN(1)))              \
+  SETP_ROWS(X, S4, (int32_t)WORD(0), (int32_t)WORD(1)) SETP_ROWS(X, S8, (int64_t)IN(0), (int64_t)IN(1)) \
+  SETP_ROWS(X, U4, WORD(0), WORD(1)) SETP_ROWS(X, U8, IN(0), IN(1))
+#define WIDE_SIGNED (uint64_t)((int64_t)(int32_t)WORD(0) * (int32_t)WORD(1))
+
+/* In the order of enum question. */
+#define SETP_ROWS(X, of, x, y)                                                                     \
+  X(NAN_##of, JOINED(isnan((double)(x)) || isnan((double)(y)))) X(NUM_##of, JOINED(!isnan((double)(x)) && !isnan((double)(y)))) \
+  X(NEU_##of, JOINED(!((x) == (y)))) X(EQ_##of, JOINED((x) == (y))) X(NE_##of, JOINED((x) < (y) || (x) > (y))) \
+  X(LT_##of, JOINED((x) < (y))) X(LE_##of, JOINED((x) <= (y))) X(GT_##of, JOINED((x) > (y))) X(GE_##of, JOINED((x) >= (y)))
+#define JOINED(yes) (!q->more ? (yes) : q->more == 1 ? (yes) && (IN(2) & 1) : (yes) || (IN(2) & 1))
 enum question { ASKS_NAN, ASKS_NUM, ASKS_NEU, ASKS_EQ, ASKS_NE, ASKS_LT, ASKS_LE, ASKS_GT, ASKS_GE };
+
+/* A number of memory, anywhere or in shared memory. */
+#define MEMORY_ROWS(X)                                                                             \
+  X(U1, uint8_t, uint8_t) X(S1, int8_t, uint32_t) X(U2, uint16_t, uint16_t) X(S2, int16_t, uint32_t) X(U4, uint32_t, uint32_t) X(U8, uint64_t, uint64_t)
+
+#define VALUE_CODE(name, value) Q_##name,
+#define MEMORY_CODES(name, type, as_type) Q_LD_##name, Q_LD_SHARED_##name, Q_ST_##name, Q_ST_SHARED_##name,
+enum quick_code { Q_NONE, Q_GUARDED, Q_BRA, VALUE_ROWS(VALUE_CODE) MEMORY_ROWS(MEMORY_CODES) Q_LD_4S, Q_ST_4S, Q_LD_8S, Q_ST_8S, Q_CODES };
+_Static_assert(Q_CODES < 256, "a byte");
 
 static enum question question_of(const char *how) {
   static const char *const words[] = { "nan", "num", "neu", "eq", "ne", "lt", "le", "gt" };
@@ -767,13 +853,14 @@ static enum question question_of(const char *how) {
 }
 
 static int quick_setp(const struct instruction *i) {
+  int question = (int)question_of(i->how);
   switch (i->t) {
-    case T_F32: return Q_SETP_F32;
-    case T_F64: return Q_SETP_F64;
-    case T_S32: return Q_SETP_S4;
-    case T_S64: return Q_SETP_S8;
-    case T_U32: case T_B32: return Q_SETP_U4;
-    case T_U64: case T_B64: return Q_SETP_U8;
+    case T_F32: return Q_NAN_F32 + question;
+    case T_F64: return Q_NAN_F64 + question;
+    case T_S32: return Q_NAN_S4 + question;
+    case T_S64: return Q_NAN_S8 + question;
+    case T_U32: case T_B32: return Q_NAN_U4 + question;
+    case T_U64: case T_B64: return Q_NAN_U8 + question;
     default: return Q_NONE;
   }
 }
@@ -785,25 +872,55 @@ static int by_size(enum type t, int of_4, int of_8, int of_f32, int of_f64) {
   return type_bytes(t) == 4 ? of_4 : type_bytes(t) == 8 ? of_8 : Q_NONE;
 }
 
+static int quick_memory(const struct instruction *i, bool loads) {
+  int row = i->t == T_S8 ? Q_LD_S1 : i->t == T_S16 ? Q_LD_S2 : type_bytes(i->t) == 1 ? Q_LD_U1 : type_bytes(i->t) == 2 ? Q_LD_U2
+          : type_bytes(i->t) == 4 ? Q_LD_U4 : Q_LD_U8;
+  if (i->width > 1) return by_size(i->t, loads ? Q_LD_4S : Q_ST_4S, loads ? Q_LD_8S : Q_ST_8S, loads ? Q_LD_4S : Q_ST_4S, loads ? Q_LD_8S : Q_ST_8S);
+  return row + i->is_shared + (loads ? 0 : 2);
+}
+
+static int quick_cvt(const struct instruction *i) {
+  bool is_plain = !i->round[0] || !strcmp(i->round, "rn");
+  if (i->n_in != 1 || !i->from) return Q_NONE;
+  if (!is_float(i->t) && !is_float(i->from)) return Q_CVT;
+  if (!is_plain) return Q_NONE;
+  if (i->t == T_F16) return i->from == T_F32 ? Q_F16_OF_F32 : Q_NONE;
+  if (i->t == T_F32 && i->from == T_F16) return Q_F32_OF_F16;
+  if (i->t == T_F32) return i->from == T_F64 ? Q_F32_OF_F64 : i->from == T_S32 ? Q_F32_OF_S4 : i->from == T_U32 ? Q_F32_OF_U4 : Q_NONE;
+  if (i->t == T_F64) return i->from == T_F32 ? Q_F64_OF_F32 : i->from == T_S32 ? Q_F64_OF_S4 : i->from == T_U32 ? Q_F64_OF_U4 : Q_NONE;
+  return Q_NONE;
+}
+
 static int quick_code(const struct instruction *i) {
   bool is_s = is_signed(i->t), is_lo = i->how[0] == 'l', is_wide = i->how[0] == 'w' && type_bytes(i->t) == 4;
   switch ((enum op)i->op) {
     case BRA: return Q_BRA;
-    case MOV: return i->n_in == 1 ? by_size(i->t, Q_MOV4, Q_MOV8, Q_MOV4, Q_MOV8) : Q_NONE;
+    case MOV:
+      if (i->n_in != 1) return Q_NONE;
+      return i->t == T_PRED ? Q_MOV_PRED : i->t == T_B16 || i->t == T_U16 ? Q_MOV2 : by_size(i->t, Q_MOV4, Q_MOV8, Q_MOV4, Q_MOV8);
+    case CVTA: return Q_MOV8;
     case ADD: return by_size(i->t, Q_ADD4, Q_ADD8, Q_ADD_F32, Q_ADD_F64);
     case SUB: return by_size(i->t, Q_SUB4, Q_SUB8, Q_SUB_F32, Q_SUB_F64);
     case MUL: return is_wide ? (is_s ? Q_WIDE_S : Q_WIDE_U) : by_size(i->t, is_lo ? Q_MUL4 : Q_NONE, is_lo ? Q_MUL8 : Q_NONE, Q_MUL_F32, Q_MUL_F64);
     case MAD: return is_wide ? (is_s ? Q_MAD_S : Q_MAD_U) : is_lo ? by_size(i->t, Q_MAD4, Q_MAD8, Q_NONE, Q_NONE) : Q_NONE;
+    case DIV: return by_size(i->t, is_s ? Q_NONE : Q_DIV_U4, is_s ? Q_DIV_S8 : Q_DIV_U8, Q_DIV_F32, Q_DIV_F64);
+    case REM: return by_size(i->t, is_s ? Q_NONE : Q_REM_U4, is_s ? Q_REM_S8 : Q_REM_U8, Q_NONE, Q_NONE);
+    case MIN: return by_size(i->t, is_s ? Q_MIN_S4 : Q_MIN_U4, is_s ? Q_MIN_S8 : Q_MIN_U8, Q_MIN_F32, Q_MIN_F64);
+    case MAX: return by_size(i->t, is_s ? Q_MAX_S4 : Q_MAX_U4, is_s ? Q_MAX_S8 : Q_MAX_U8, Q_MAX_F32, Q_MAX_F64);
     case FMA: return by_size(i->t, Q_NONE, Q_NONE, Q_FMA_F32, Q_FMA_F64);
+    case NEG: return by_size(i->t, Q_NONE, Q_NONE, Q_NEG_F32, Q_NEG_F64);
+    case ABS: return by_size(i->t, Q_NONE, Q_NONE, Q_ABS_F32, Q_ABS_F64);
     case AND: return i->t == T_PRED ? Q_AND : by_size(i->t, Q_AND, Q_AND, Q_NONE, Q_NONE);
     case OR: return i->t == T_PRED ? Q_OR : by_size(i->t, Q_OR, Q_OR, Q_NONE, Q_NONE);
     case XOR: return i->t == T_PRED ? Q_XOR : by_size(i->t, Q_XOR, Q_XOR, Q_NONE, Q_NONE);
+    case NOT: return i->t == T_PRED ? Q_NOT_PRED : by_size(i->t, Q_NOT4, Q_NOT8, Q_NONE, Q_NONE);
     case SHL: return by_size(i->t, Q_SHL4, Q_SHL8, Q_NONE, Q_NONE);
     case SHR: return is_s ? by_size(i->t, Q_SHR_S4, Q_SHR_S8, Q_NONE, Q_NONE) : by_size(i->t, Q_SHR_U4, Q_SHR_U8, Q_NONE, Q_NONE);
-    case SELP: return by_size(i->t, Q_SELP, Q_SELP, Q_SELP, Q_SELP);
+    case SELP: return i->t == T_B16 || i->t == T_U16 ? Q_SELP2 : by_size(i->t, Q_SELP, Q_SELP, Q_SELP, Q_SELP);
     case SETP: return quick_setp(i);
-    case CVT: return i->n_in == 1 && !is_float(i->t) && !is_float(i->from) && i->from ? Q_CVT : Q_NONE;
-    case LD: return strcmp(i->how, "param") && i->width < 2 ? Q_LD : Q_NONE;
+    case CVT: return quick_cvt(i);
+    case LD: return i->is_param ? (i->width < 2 ? Q_MOV8 : Q_NONE) : quick_memory(i, true);
+    case ST: return quick_memory(i, false);
     default: return Q_NONE;
   }
 }
@@ -812,127 +929,150 @@ static int quick_code(const struct instruction *i) {
 static enum type type_of_operand(const struct instruction *i, int k) {
   if (i->op == SHL || i->op == SHR) return k ? T_U32 : i->t;
   if (i->op == SELP || i->op == SETP) return k < 2 ? i->t : T_PRED;
-  if (i->op == LD) return T_U64;
+  if (i->op == LD || i->op == ST) return k < 2 ? T_U64 : i->t;
   if (i->op == MAD && i->how[0] == 'w' && k == 2) return T_U64;
-  return i->op == CVT ? i->from : i->t;
+  return i->op == CVT ? i->from : i->op == CVTA ? T_U64 : i->t;
 }
 
-static struct quick prepared(const struct instruction *i) {
+enum { LOCAL_MEMORY = SPECIALS, OTHERS, RECENT = OTHERS + 256 }; /* numbers that are not written once more: others by hash */
+
+/* The place of an operand among the registers; what is none stands behind them. */
+static int place_of(struct entry *e, int recent[RECENT], struct arg a, enum type t) {
+  if (a.kind == ARG_REG) return a.reg;
+  if (a.kind != ARG_PARAM) a.number = a.kind == ARG_NUMBER || a.kind == ARG_GLOBAL ? as(t, a.number) : a.number, t = T_NONE;
+  int *last = &recent[a.kind == ARG_SPECIAL ? a.number : a.kind == ARG_LOCAL ? LOCAL_MEMORY : (a.number * UINT64_C(0x9e3779b97f4a7c15) >> 56) + OTHERS];
+  const struct number *x = *last < e->n_numbers ? &e->numbers[*last] : NULL;
+  if (x && x->a.number == a.number && x->a.kind == a.kind && x->t == t) return e->n_regs + *last;
+  if (!(e->n_numbers & (e->n_numbers - 1))) e->numbers = realloc(e->numbers, (size_t)(2 * e->n_numbers + 1) * sizeof *e->numbers);
+  e->numbers[*last = e->n_numbers] = (struct number){ a, t };
+  return e->n_regs + e->n_numbers++;
+}
+
+static struct quick prepared(struct entry *e, int recent[RECENT], const struct instruction *i) {
   struct quick q = { .code = (uint8_t)quick_code(i), .unless = i->unless, .guard = i->guard, .target = i->target };
-  if (i->n_to > 1 || i->n_in > 3) q.code = Q_NONE;
+  bool is_vector = q.code >= Q_LD_4S, loads_param = i->op == LD && i->is_param;
+  int n_in = is_vector ? 2 : loads_param ? 1 : i->n_in;
+  if (!is_vector && (i->n_to > 1 || i->n_in > 3)) q.code = Q_NONE;
+  if (i->n_to && i->to[0].kind != ARG_REG) q.code = Q_NONE;
+  for (int k = 0; k < n_in; k++) if (i->in[k].kind == ARG_NONE) q.code = Q_NONE;
   if (i->n_to) q.to = i->to[0].reg;
-  for (int k = 0; k < i->n_in && q.code; k++) {
-    q.in[k] = i->in[k];
-    if (i->in[k].kind != ARG_REG && i->in[k].kind != ARG_NUMBER) q.code = Q_NONE;
-    q.in[k].number = as(type_of_operand(i, k), i->in[k].number);
+  for (int k = 0; k < n_in && q.code; k++) {
+    struct arg a = i->in[k];
+    if (loads_param) a.kind = ARG_PARAM;
+    q.in[k] = place_of(e, recent, a, loads_param ? i->t : type_of_operand(i, k));
   }
-  if (i->op == SETP) q.how = (uint8_t)question_of(i->how), q.more = strchr(i->how, '&') ? 1 : strchr(i->how, '|') ? 2 : 0;
+  if (i->op == SETP) q.more = strchr(i->how, '&') ? 1 : strchr(i->how, '|') ? 2 : 0;
+  if (i->op == MIN || i->op == MAX) q.how = i->is_nan;
   if (i->op == CVT) q.how = (uint8_t)i->t, q.more = (uint8_t)i->from;
-  if (i->op == LD) q.how = (uint8_t)type_bytes(i->t), q.more = (uint8_t)i->t;
+  if (is_vector) q.how = (uint8_t)(type_bytes(i->t) * i->width), q.more = i->is_shared;
+  if (q.code && q.guard >= 0) q.then = q.code, q.code = Q_GUARDED;
   return q;
 }
 
 void machine_prepare(struct entry *e) {
-  e->quick = aligned_alloc(64, ((size_t)e->n_instructions + 1) * sizeof *e->quick);
-  for (int k = 0; k < e->n_instructions; k++) e->quick[k] = prepared(&e->i[k]);
+  e->quick = aligned_alloc(64, ((size_t)e->n_instructions + 2) / 2 * 2 * sizeof *e->quick);
+  int recent[RECENT] = { 0 };
+  for (int k = 0; k < e->n_instructions; k++) {
+    const struct instruction *i = &e->i[k];
+    for (int n = 0; n < i->n_in; n++)
+      if (i->in[n].kind == ARG_SPECIAL || i->in[n].kind == ARG_LOCAL) place_of(e, recent, i->in[n], T_NONE);
+    e->meets |= i->op == BAR || i->op == SHFL || i->op == MATCH || i->op == VOTE || i->op == LDMATRIX || i->op == MMA || i->op == WGMMA || i->op == MBARRIER;
+  }
+  e->n_own = e->n_numbers;
+  for (int k = 0; k < e->n_instructions; k++) e->quick[k] = prepared(e, recent, &e->i[k]);
   e->quick[e->n_instructions] = (struct quick){ .guard = -1 };
 }
 
-#define ANSWER(x, y)                                               \
-  do {                                                             \
-    switch ((enum question)q->how) {                               \
-      case ASKS_NAN: yes = isnan((double)(x)) || isnan((double)(y)); break;   \
-      case ASKS_NUM: yes = !isnan((double)(x)) && !isnan((double)(y)); break; \
-      case ASKS_NEU: yes = !((x) == (y)); break;                   \
-      case ASKS_EQ: yes = (x) == (y); break;                       \
-      case ASKS_NE: yes = (x) < (y) || (x) > (y); break;           \
-      case ASKS_LT: yes = (x) < (y); break;                        \
-      case ASKS_LE: yes = (x) <= (y); break;                       \
-      case ASKS_GT: yes = (x) > (y); break;                        \
-      case ASKS_GE: yes = (x) >= (y); break;                       \
-    }                                                              \
-    if (q->more) yes = q->more == 1 ? yes && (IN(2) & 1) : yes || (IN(2) & 1); \
-    reg[q->to] = yes;                                              \
-  } while (0)
-#define IN(k) (q->in[k].kind == ARG_REG ? reg[q->in[k].reg] : q->in[k].number)
-#define WORD(k) ((uint32_t)IN(k))
-
-/* A scalar from memory. False: it may not be read. */
-static bool load_quickly(struct block *b, struct thread *t, const struct quick *q, uint64_t *reg) {
-  const uint8_t *at = address(b, t, &b->e->i[t->at], 0, q->how);
-  uint64_t x = 0;
-  if (!at) return false;
-  switch (q->how) {
-    case 1: x = *at; break;
-    case 2: { uint16_t w; memcpy(&w, at, 2), x = w; break; }
-    case 4: { uint32_t w; memcpy(&w, at, 4), x = w; break; }
-    default: memcpy(&x, at, 8);
-  }
-  reg[q->to] = as((enum type)q->more, x) & (q->how < 8 ? UINT32_MAX : UINT64_MAX);
-  return true;
+/* Where a number of so many bytes stands, if it is where the last one was, and if not, by all that is known; NULL: it may not be touched. */
+static inline uint8_t *quick_address(struct block *b, struct thread *t, const struct quick *q, uint64_t at, uint64_t bytes, bool is_shared) {
+  const struct stretch *last = touched_by(b, (int)(q - b->e->quick));
+  uint64_t from = is_shared ? (uint64_t)(uintptr_t)b->shared : last->from, room = is_shared ? b->shared_bytes : last->bytes;
+  if (at % bytes == 0 && at - from < room && room - (at - from) >= bytes) return (uint8_t *)(uintptr_t)at;
+  t->at = (int)(q - b->e->quick);
+  return address(b, t, &b->e->i[t->at], 0, (int)bytes);
 }
 
-/* Until the thread is at an instruction that is none of these; so many of them were done. */
+#define IN(k) reg[q->in[k]]
+#define WORD(k) ((uint32_t)IN(k))
+
+/* Until the thread is at an instruction that is none of these; so many of them were done. Each jumps to the next one by itself, so that
+ * the processor learns what follows what. */
 static uint64_t run_quickly(struct block *b, struct thread *t) {
-  const struct quick *all = b->e->quick, *q = all + t->at;
+#define VALUE_LABEL(name, value) [Q_##name] = &&name,
+#define MEMORY_LABELS(name, type, as_type)                                                                      \
+  [Q_LD_##name] = &&LD_##name, [Q_LD_SHARED_##name] = &&LD_SHARED_##name, [Q_ST_##name] = &&ST_##name, [Q_ST_SHARED_##name] = &&ST_SHARED_##name,
+  static const void *const labels[Q_CODES] = { [Q_NONE] = &&none, [Q_GUARDED] = &&guarded, [Q_BRA] = &&jump, VALUE_ROWS(VALUE_LABEL)
+                                               MEMORY_ROWS(MEMORY_LABELS) [Q_LD_4S] = &&load_4s, [Q_ST_4S] = &&store_4s,
+                                               [Q_LD_8S] = &&load_8s, [Q_ST_8S] = &&store_8s };
+  const struct quick *all = b->e->quick, *q = all + t->at, *from = q;
   uint64_t *reg = t->reg, n = 0;
-  bool yes = false;
-  for (;; q++, n++) {
-    if (q->guard >= 0 && (bool)(reg[q->guard] & 1) == q->unless) continue;
-    switch ((enum quick_code)q->code) {
-      case Q_NONE: return t->at = (int)(q - all), n;
-      case Q_BRA:
-        if (n > MOST_STEPS) return t->at = (int)(q - all), n;
-        q = all + q->target - 1;
-        break;
-      case Q_MOV4: reg[q->to] = WORD(0); break;
-      case Q_MOV8: reg[q->to] = IN(0); break;
-      case Q_ADD4: reg[q->to] = WORD(0) + WORD(1); break;
-      case Q_ADD8: reg[q->to] = IN(0) + IN(1); break;
-      case Q_SUB4: reg[q->to] = WORD(0) - WORD(1); break;
-      case Q_SUB8: reg[q->to] = IN(0) - IN(1); break;
-      case Q_MUL4: reg[q->to] = WORD(0) * WORD(1); break;
-      case Q_MUL8: reg[q->to] = IN(0) * IN(1); break;
-      case Q_WIDE_S: reg[q->to] = (uint64_t)((int64_t)(int32_t)WORD(0) * (int32_t)WORD(1)); break;
-      case Q_WIDE_U: reg[q->to] = (uint64_t)WORD(0) * WORD(1); break;
-      case Q_MAD4: reg[q->to] = WORD(0) * WORD(1) + WORD(2); break;
-      case Q_MAD8: reg[q->to] = IN(0) * IN(1) + IN(2); break;
-      case Q_MAD_S: reg[q->to] = (uint64_t)((int64_t)(int32_t)WORD(0) * (int32_t)WORD(1)) + IN(2); break;
-      case Q_MAD_U: reg[q->to] = (uint64_t)WORD(0) * WORD(1) + IN(2); break;
-      case Q_AND: reg[q->to] = IN(0) & IN(1); break;
-      case Q_OR: reg[q->to] = IN(0) | IN(1); break;
-      case Q_XOR: reg[q->to] = IN(0) ^ IN(1); break;
-      case Q_SHL4: reg[q->to] = WORD(1) > 31 ? 0 : WORD(0) << WORD(1); break;
-      case Q_SHL8: reg[q->to] = WORD(1) > 63 ? 0 : IN(0) << WORD(1); break;
-      case Q_SHR_U4: reg[q->to] = WORD(1) > 31 ? 0 : WORD(0) >> WORD(1); break;
-      case Q_SHR_U8: reg[q->to] = WORD(1) > 63 ? 0 : IN(0) >> WORD(1); break;
-      case Q_SHR_S4: reg[q->to] = (uint32_t)((int32_t)WORD(0) >> (WORD(1) > 31 ? 31 : WORD(1))); break;
-      case Q_SHR_S8: reg[q->to] = (uint64_t)((int64_t)IN(0) >> (WORD(1) > 63 ? 63 : WORD(1))); break;
-      case Q_SELP: reg[q->to] = IN(2) & 1 ? IN(0) : IN(1); break;
-      case Q_CVT: reg[q->to] = as((enum type)q->how, as((enum type)q->more, IN(0))) & (type_bytes((enum type)q->how) == 4 ? UINT32_MAX : UINT64_MAX); break;
-      case Q_SETP_F32: ANSWER(f32(IN(0)), f32(IN(1))); break;
-      case Q_SETP_F64: ANSWER(f64(IN(0)), f64(IN(1))); break;
-      case Q_SETP_S4: ANSWER((int32_t)WORD(0), (int32_t)WORD(1)); break;
-      case Q_SETP_S8: ANSWER((int64_t)IN(0), (int64_t)IN(1)); break;
-      case Q_SETP_U4: ANSWER(WORD(0), WORD(1)); break;
-      case Q_SETP_U8: ANSWER(IN(0), IN(1)); break;
-      case Q_ADD_F32: reg[q->to] = of_f32(f32(IN(0)) + f32(IN(1))); break;
-      case Q_ADD_F64: reg[q->to] = of_f64(f64(IN(0)) + f64(IN(1))); break;
-      case Q_SUB_F32: reg[q->to] = of_f32(f32(IN(0)) - f32(IN(1))); break;
-      case Q_SUB_F64: reg[q->to] = of_f64(f64(IN(0)) - f64(IN(1))); break;
-      case Q_MUL_F32: reg[q->to] = of_f32(f32(IN(0)) * f32(IN(1))); break;
-      case Q_MUL_F64: reg[q->to] = of_f64(f64(IN(0)) * f64(IN(1))); break;
-      case Q_FMA_F32: reg[q->to] = of_f32(fmaf(f32(IN(0)), f32(IN(1)), f32(IN(2)))); break;
-      case Q_FMA_F64: reg[q->to] = of_f64(fma(f64(IN(0)), f64(IN(1)), f64(IN(2)))); break;
-      case Q_LD:
-        t->at = (int)(q - all);
-        if (!load_quickly(b, t, q, reg)) return n;
-        break;
-    }
+  goto *labels[q->code];
+#define NEXT do { q++; goto *labels[q->code]; } while (0)
+
+none:
+  return t->at = (int)(q - all), n + (uint64_t)(q - from);
+guarded:
+  if ((bool)(reg[q->guard] & 1) == q->unless) NEXT;
+  goto *labels[q->then];
+jump:
+  n += (uint64_t)(q - from) + 1;
+  if (n > MOST_STEPS) return t->at = (int)(q - all), n;
+  q = from = all + q->target;
+  goto *labels[q->code];
+#define VALUE(name, value) name: reg[q->to] = (value); NEXT;
+  VALUE_ROWS(VALUE)
+#define ACCESS(name, is_shared, size)                                            \
+  name: {                                                                        \
+    uint8_t *at = quick_address(b, t, q, IN(0) + IN(1), size, is_shared);        \
+    if (!at) return n + (uint64_t)(q - from);
+#define LOADS(name, type, as_type) { type x; memcpy(&x, at, sizeof x); reg[q->to] = (as_type)x; NEXT; } }
+#define STORES(name, type, as_type) { type x = (type)IN(2); memcpy(at, &x, sizeof x); NEXT; } }
+#define MEMORY(name, type, as_type)                                              \
+  ACCESS(LD_##name, false, sizeof(type)) LOADS(name, type, as_type)              \
+  ACCESS(LD_SHARED_##name, true, sizeof(type)) LOADS(name, type, as_type)        \
+  ACCESS(ST_##name, false, sizeof(type)) STORES(name, type, as_type)             \
+  ACCESS(ST_SHARED_##name, true, sizeof(type)) STORES(name, type, as_type)
+  MEMORY_ROWS(MEMORY)
+#define VECTORS(load, store, type)                                               \
+  ACCESS(load, q->more, q->how)                                                  \
+    const struct arg *to = b->e->i[q - all].to;                                  \
+    for (size_t k = 0; k < q->how / sizeof(type); k++) {                         \
+      type x;                                                                    \
+      memcpy(&x, at + k * sizeof x, sizeof x);                                   \
+      reg[to[k].reg] = x;                                                        \
+    }                                                                            \
+    NEXT;                                                                        \
+  }                                                                              \
+  ACCESS(store, q->more, q->how)                                                 \
+    const struct arg *values = b->e->i[q - all].in + 2;                          \
+    for (size_t k = 0; k < q->how / sizeof(type); k++) {                         \
+      type x = (type)get(b, t, &values[k], T_B64);                               \
+      memcpy(at + k * sizeof x, &x, sizeof x);                                   \
+    }                                                                            \
+    NEXT;                                                                        \
   }
+  VECTORS(load_4s, store_4s, uint32_t)
+  VECTORS(load_8s, store_8s, uint64_t)
+}
+
+/* What numbers of the text are. */
+static void write_numbers(const struct block *b, struct thread *t, int from, int to) {
+  for (int k = from; k < to; k++) {
+    const struct number *x = &b->e->numbers[k];
+    t->reg[b->e->n_regs + k] = x->a.kind == ARG_PARAM ? param(b, x->a.number, x->t) : get(b, t, &x->a, T_NONE);
+  }
+}
+
+static void begin_thread(struct block *b, struct thread *t) {
+  unsigned k = (unsigned)(t - b->t);
+  t->at = 0, t->state = RUNS, t->lane = k % 32, t->n_way = t->group = 0;
+  t->tid[0] = k % b->dims[0], t->tid[1] = k / b->dims[0] % b->dims[1], t->tid[2] = k / b->dims[0] / b->dims[1];
+  memset(t->reg, 0xcd, (size_t)b->e->n_regs * sizeof *t->reg);
+  write_numbers(b, t, 0, b->e->n_own);
 }
 
 static void run_thread(struct block *b, struct thread *t) {
+  if (t->state == BEGINS) begin_thread(b, t);
   while (t->state == RUNS && !*b->why) {
     b->steps += run_quickly(b, t);
     if (++b->steps > MOST_STEPS) wrong(b, t, "it does not end");
@@ -941,13 +1081,7 @@ static void run_thread(struct block *b, struct thread *t) {
 }
 
 static void begin(struct block *b) {
-  for (int k = 0; k < b->n; k++) {
-    struct thread *t = &b->t[k];
-    unsigned u = (unsigned)k;
-    t->at = 0, t->state = RUNS, t->lane = u % 32, t->n_way = t->group = 0;
-    t->tid[0] = u % b->dims[0], t->tid[1] = u / b->dims[0] % b->dims[1], t->tid[2] = u / b->dims[0] / b->dims[1];
-    memset(t->reg, 0xcd, (size_t)b->e->n_regs * sizeof *t->reg);
-  }
+  for (int k = 0; k < b->n; k++) b->t[k].state = BEGINS;
   memset(b->shared, 0xcd, b->shared_bytes);
 }
 
@@ -973,21 +1107,34 @@ static void number_block(struct block *b, uint64_t n) {
   b->id[2] = (unsigned)(n / b->grid[0] / b->grid[1]);
 }
 
+/* Room for so many, of one launch at a time: kept, since it would be given back to the system and taken from it for each. */
+static uint64_t *registers(size_t n) {
+  static uint64_t *kept;
+  static size_t room;
+  if (n > room) free(kept), kept = malloc((room = 2 * n) * sizeof *kept);
+  return kept;
+}
+
 const char *machine_run(const struct module *m, const struct entry *e, const unsigned grid[3], const unsigned block[3],
                         size_t shared_bytes, void **params, may_touch *may) {
   static _Thread_local char why[WHY];
   static _Thread_local unsigned seed = 1;
   struct block b = { .e = e, .m = m, .params = params, .may_touch = may, .why = why, .n = (int)(block[0] * block[1] * block[2]),
                      .shared_bytes = m->shared_bytes + shared_bytes };
-  size_t regs = (size_t)e->n_regs + 1, local = (e->local_bytes + 15) / 16 * 16;
+  size_t regs = (size_t)(e->n_regs + e->n_numbers) + 1, local = (e->local_bytes + 15) / 16 * 16;
   memcpy(b.grid, grid, sizeof b.grid);
   memcpy(b.dims, block, sizeof b.dims);
   *why = 0;
   b.t = calloc((size_t)b.n, sizeof *b.t);
   b.shared = aligned_alloc(1024, (b.shared_bytes + 2047) / 1024 * 1024);
-  uint64_t *reg = calloc((size_t)b.n * regs, sizeof *reg);
+  /* Threads that meet nobody end one after the other, in the same registers. */
+  size_t n_files = e->meets ? (size_t)b.n : 1;
+  uint64_t *reg = registers(n_files * regs);
   uint8_t *locals = calloc((size_t)b.n, local + 1);
-  for (int k = 0; k < b.n; k++) b.t[k].reg = reg + (size_t)k * regs, b.t[k].local = locals + (size_t)k * local;
+  for (size_t k = 0; k < (size_t)b.n; k++) {
+    b.t[k].reg = reg + k % n_files * regs, b.t[k].local = locals + k * local;
+    if (k < n_files) write_numbers(&b, &b.t[k], e->n_own, e->n_numbers);
+  }
   uint64_t n = (uint64_t)grid[0] * grid[1] * grid[2], from = n ? (uint64_t)rand_r(&seed) % n : 0;
   for (uint64_t k = 0; k < n && !*why; k++) {
     number_block(&b, (k + from) % n);
@@ -997,7 +1144,6 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
   for (int k = 0; k < b.n; k++) free(b.t[k].way);
   for (int k = 0; k < b.n_bulk; k++) free(b.bulk[k].data);
   free(b.bulk);
-  free(reg);
   free(locals);
   free(b.shared);
   free(b.t);

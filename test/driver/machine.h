@@ -12,9 +12,9 @@
 enum type { T_NONE, T_PRED, T_U8, T_S8, T_B8, T_U16, T_S16, T_B16, T_F16, T_U32, T_S32, T_B32, T_F32, T_U64, T_S64, T_B64, T_F64 };
 static inline int type_bytes(enum type t) { return t < T_U8 ? 1 : t < T_U16 ? 1 : t < T_U32 ? 2 : t < T_U64 ? 4 : 8; }
 
-enum arg_kind { ARG_NONE, ARG_REG, ARG_NUMBER, ARG_SPECIAL, ARG_SHARED, ARG_GLOBAL, ARG_LOCAL };
+enum arg_kind { ARG_NONE, ARG_REG, ARG_NUMBER, ARG_SPECIAL, ARG_SHARED, ARG_GLOBAL, ARG_LOCAL, ARG_PARAM };
 enum special { TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y, NCTAID_Z, LANEID,
-               NSMID };
+               NSMID, SPECIALS };
 struct arg { enum arg_kind kind; int reg; uint64_t number; }; /* number: also of a special; an offset; the address of a global */
 
 struct instruction {
@@ -22,7 +22,7 @@ struct instruction {
   int op;                     /* by place in machine.c's table */
   enum type t, from;          /* from: of cvt */
   char how[12], round[8];     /* a word of its own kind: eq, lo, down, and .. */
-  bool is_shared, is_nan;     /* is_shared: .shared; is_nan: min.NaN */
+  bool is_shared, is_param, is_nan; /* is_shared, is_param: memory; is_nan: min.NaN */
   int guard;                  /* -1: always */
   bool unless;
   int width;                  /* of vectors: .v2 2, .v4 4 */
@@ -32,15 +32,15 @@ struct instruction {
   int line;
 };
 
-/* What most instructions are, in one line of the cache: threads go through a kernel one after the other, and its text is longer than
- * the cache. */
+/* What most instructions are, two in a line of the cache: threads go through a kernel one after the other, and its text is longer than
+ * the cache. Operands are places of registers; numbers have places behind those. */
 struct quick {
-  uint8_t code;               /* by place in machine.c's table; 0: none of these, see struct instruction */
-  uint8_t how, more;          /* of setp: what it asks, and how that is joined with in[2]; of cvt: types */
+  uint8_t code, then;         /* by place in machine.c's tables; 0: none of these, see struct instruction; then: behind a guard */
+  uint8_t how, more;          /* of setp: how it is joined with in[2]; of cvt: types; of vectors: bytes */
   bool unless;
-  int guard, to, target;
-  struct arg in[3];           /* registers and numbers alone */
+  int guard, to, target, in[3];
 };
+struct number { struct arg a; enum type t; }; /* t: of a parameter */
 
 struct entry {
   char name[200];
@@ -48,6 +48,9 @@ struct entry {
   size_t local_bytes;         /* of a thread */
   struct instruction *i;
   struct quick *quick;        /* of each instruction */
+  struct number *numbers;     /* what operands of those are beside registers */
+  int n_numbers, n_own;       /* n_own: so many come first that each thread has of its own */
+  bool meets;                 /* its threads wait for each other */
 };
 
 struct module {
@@ -62,13 +65,15 @@ struct module {
 struct module *module_parse(const char *ptx, char *why, size_t room);
 void module_free(struct module *);
 
-/* Memory that kernels may touch. */
-typedef bool may_touch(uint64_t at, int bytes);
+/* Whether kernels may touch memory; if so, all of the stretch around it, too. */
+struct stretch { uint64_t from, bytes; };
+typedef bool may_touch(uint64_t at, int bytes, struct stretch *around);
 
-/* machine.c. NULL, or what went wrong. Params are read as 8 bytes each. */
+/* machine.c. NULL, or what went wrong. Params are read as 8 bytes each. One at a time. */
 const char *machine_run(const struct module *, const struct entry *, const unsigned grid[3], const unsigned block[3],
                         size_t shared_bytes, void **params, may_touch *);
 int machine_op(const char *name); /* -1: there is none */
+const char *machine_name(int op);
 void machine_prepare(struct entry *); /* once all of its instructions are read */
 
 #endif

@@ -8,6 +8,9 @@
 enum { MOST = 128 }; /* registers of a list */
 struct names { char **name; int n, room, *slot; }; /* slot: by hash, 1 + the place; 0: none */
 
+/* Of a word like ld.global.v4.f32: all that it says; whether its first operand is read; whether its operands may be in memory. */
+struct meaning { struct instruction x; bool stores, touches; };
+
 struct reader {
   const char *s, *counted;   /* counted: lines up to there */
   int line;
@@ -16,6 +19,8 @@ struct reader {
   struct module *m;
   struct entry *e;
   struct names reg, label, param;
+  struct names said;         /* words that instructions begin with, and what they mean: */
+  struct meaning *meanings;
   bool *is_pred;             /* by register */
   int n_typed;
   int *label_at;
@@ -36,9 +41,11 @@ static void wrong(struct reader *r, const char *what, const char *which) {
   if (!*r->why) snprintf(r->why, r->room, "line %d: %s: %.60s", line_of(r), what, which);
 }
 
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 static void skip(struct reader *r) {
   for (;;) {
-    while (isspace((unsigned char)*r->s)) r->s++;
+    while (is_space(*r->s)) r->s++;
     if (r->s[0] != '/' || r->s[1] != '/') return;
     while (*r->s && *r->s != '\n') r->s++;
   }
@@ -158,7 +165,11 @@ static void operand(struct reader *r, struct arg list[MOST], int *n) {
 
 /* ---- Instructions ---- */
 
-static void copy_word(char *to, size_t room, const char *w) { snprintf(to, room, "%.*s", (int)room - 1, w); }
+static void copy_word(char *to, size_t room, const char *w) {
+  size_t n = strnlen(w, room - 1);
+  memcpy(to, w, n);
+  to[n] = 0;
+}
 
 static void modifiers(struct instruction *x, char *w) {
   char *rest = NULL; /* several threads read at the same time */
@@ -167,6 +178,7 @@ static void modifiers(struct instruction *x, char *w) {
     if (t && (x->t && !strcmp(x->name, "cvt"))) x->from = t;
     else if (t) x->t = t;
     else if (!strcmp(s, "shared") || !strncmp(s, "shared::", 8)) x->is_shared = true;
+    else if (!strcmp(s, "param")) x->is_param = true;
     else if (!strcmp(s, "NaN")) x->is_nan = true;
     else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
@@ -197,43 +209,82 @@ static void operands(struct reader *r, struct instruction *x, bool stores) {
 
 /* Predicates are never in memory: ptxas refuses them there. */
 static void look_at_values(struct reader *r, const struct instruction *x) {
-  if (strcmp(x->name, "ld") && strcmp(x->name, "st") && strcmp(x->name, "red") && strcmp(x->name, "atom")) return;
   for (int i = 0; i < x->n_to + x->n_in; i++) {
     struct arg a = i < x->n_to ? x->to[i] : x->in[i - x->n_to];
     if (a.kind == ARG_REG && a.reg < r->n_typed && r->is_pred[a.reg]) wrong(r, "a predicate in memory", r->reg.name[a.reg]);
   }
 }
 
+static bool is_one_of(const char *w, const char *const list[]) {
+  for (; *list; list++) if (!strcmp(w, *list)) return true;
+  return false;
+}
+
+static struct meaning understood(struct reader *r, const char *said) {
+  static const char *const read[] = { "st", "prefetch", "red", "bar", "cp", "ret", NULL }, *const touch[] = { "ld", "st", "red", "atom", NULL };
+  struct meaning m = { .x = { .target = -1 } };
+  char w[200];
+  copy_word(w, sizeof w, said);
+  char *dot = strchr(w, '.');
+  if (dot) *dot = 0;
+  m.x.op = machine_op(w);
+  if (m.x.op < 0) return wrong(r, "an instruction it does not know", w), m;
+  m.x.name = machine_name(m.x.op);
+  if (dot) modifiers(&m.x, dot + 1);
+  m.stores = is_one_of(w, read) || (!strcmp(w, "mbarrier") && !strcmp(m.x.how, "init"));
+  m.touches = is_one_of(w, touch);
+  return m;
+}
+
+/* What the word means: most have been said before. */
+static struct meaning *meaning_of(struct reader *r, const char *w) {
+  int n = r->said.n, i = place(&r->said, w);
+  if (i < n) return &r->meanings[i];
+  struct meaning m = understood(r, w);
+  ADD(r->meanings, n, m);
+  return &r->meanings[i];
+}
+
 static void instruction(struct reader *r, char *w) {
-  struct instruction x = { .guard = -1, .target = -1, .line = line_of(r) };
+  int guard = -1, line = line_of(r);
+  bool unless = false;
   if (!strcmp(w, "@")) {
-    x.unless = accept(r, '!');
-    struct arg g = argument(r);
-    x.guard = g.reg;
+    unless = accept(r, '!');
+    guard = argument(r).reg;
     word(r, w);
   }
-  char *dot = strchr(w, '.'), rest[200] = "";
-  if (dot) snprintf(rest, sizeof rest, "%s", dot + 1), *dot = 0;
-  x.op = machine_op(w);
-  if (x.op < 0) wrong(r, "an instruction it does not know", w);
-  x.name = strdup(w);
-  modifiers(&x, rest);
-  if (!strcmp(w, "bra")) {
+  const struct meaning *m = meaning_of(r, w);
+  r->e->i = grown(r->e->i, r->e->n_instructions, sizeof *r->e->i);
+  struct instruction *x = &r->e->i[r->e->n_instructions++];
+  *x = m->x;
+  x->guard = guard, x->unless = unless, x->line = line;
+  if (*r->why) return;
+  if (!strcmp(x->name, "bra")) {
     char to[200];
     word(r, to);
-    x.target = place(&r->label, to);
+    x->target = place(&r->label, to);
     expect(r, ';');
   } else {
-    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "prefetch") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret") || (!strcmp(w, "mbarrier") && !strcmp(x.how, "init")));
+    operands(r, x, m->stores);
   }
-  look_at_values(r, &x);
-  ADD(r->e->i, r->e->n_instructions, x);
+  if (m->touches) look_at_values(r, x);
 }
 
 static void typed(struct reader *r, const char *name, bool is_pred) {
   int i = place(&r->reg, name);
   while (r->n_typed <= i) ADD(r->is_pred, r->n_typed, false);
   r->is_pred[i] = is_pred;
+}
+
+/* The name and the number behind it: thousands of them, so by hand. */
+static void numbered(char *to, const char *w, int i) {
+  char digits[12];
+  int n = 0;
+  do digits[n++] = (char)('0' + i % 10); while (i /= 10);
+  size_t length = strlen(w);
+  memcpy(to, w, length);
+  while (n) to[length++] = digits[--n];
+  to[length] = 0;
 }
 
 static void registers(struct reader *r, bool is_inner) {
@@ -245,7 +296,7 @@ static void registers(struct reader *r, bool is_inner) {
     if (accept(r, '<')) {
       char count[200];
       word(r, count);
-      for (int i = 0; i < atoi(count); i++) snprintf(name, sizeof name, "%s%d", w, i), typed(r, name, is_pred);
+      for (int i = 0, n = atoi(count); i < n; i++) numbered(name, w, i), typed(r, name, is_pred);
       expect(r, '>');
     } else {
       if (find(&r->reg, w) >= 0 && !is_inner) wrong(r, "defined twice:", w);
@@ -269,7 +320,7 @@ static void local(struct reader *r) {
 
 static void body(struct reader *r) {
   char w[200];
-  int depth = 1;
+  int depth = 1, n_at = 0;
   expect(r, '{');
   while (depth && !*r->why && word(r, w)) {
     if (!strcmp(w, "{")) depth++;
@@ -279,13 +330,16 @@ static void body(struct reader *r) {
     else if (!strcmp(w, ".pragma")) while (*r->s && *r->s++ != ';') {}
     else if (accept(r, ':')) {
       int l = place(&r->label, w);
-      r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);
+      for (; n_at <= l; n_at++) r->label_at = grown(r->label_at, n_at, sizeof *r->label_at), r->label_at[n_at] = -1;
       r->label_at[l] = r->e->n_instructions;
     } else instruction(r, w);
-    if (r->label.n) r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);
   }
-  for (int i = 0; i < r->e->n_instructions; i++)
-    if (r->e->i[i].target >= 0) r->e->i[i].target = r->label_at[r->e->i[i].target];
+  for (int i = 0; i < r->e->n_instructions; i++) {
+    int *to = &r->e->i[i].target;
+    if (*to < 0) continue;
+    if (*to >= n_at || r->label_at[*to] < 0) wrong(r, "a jump to nowhere", r->label.name[*to]);
+    else *to = r->label_at[*to];
+  }
   r->e->n_regs = r->reg.n;
   if (!*r->why) machine_prepare(r->e);
 }
@@ -368,6 +422,8 @@ struct module *module_parse(const char *ptx, char *why, size_t room) {
     else if (!strcmp(w, ".entry")) entry(&r);
     else if (strcmp(w, ".visible") && strcmp(w, ".extern")) wrong(&r, "not expected", w);
   }
+  forget(&r.said);
+  free(r.meanings);
   free(r.label_at);
   free(r.shared);
   free(r.shared_at);
@@ -379,9 +435,9 @@ struct module *module_parse(const char *ptx, char *why, size_t room) {
 void module_free(struct module *m) {
   for (int e = 0; e < m->n_entries; e++) {
     for (int i = 0; i < m->entries[e].n_instructions; i++)
-      free((char *)(uintptr_t)m->entries[e].i[i].name), free(m->entries[e].i[i].to);
+      free(m->entries[e].i[i].to);
     free(m->entries[e].i);
-    free(m->entries[e].quick);
+    free(m->entries[e].quick), free(m->entries[e].numbers);
   }
   for (int t = 0; t < m->n_tables; t++) free(m->tables[t].data);
   free(m->entries);
