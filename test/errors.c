@@ -599,6 +599,30 @@ TEST(what_does_not_fit_into_memory_is_an_error_and_the_next_thing_works) {
   weft_scope_discard(s);
 }
 
+TEST(a_function_composed_of_others_says_itself_what_is_wrong) {
+  float zeros[12] = { 0 };
+  weft_scope *s = weft_scope_open();
+  weft_array *v3 = weft_from(WEFT_F32, WEFT_DIMS(3), zeros), *v2 = weft_from(WEFT_F32, WEFT_DIMS(2), zeros);
+  weft_array *m = weft_from(WEFT_F32, WEFT_DIMS(3, 4), zeros), *none = weft_from(WEFT_F32, WEFT_DIMS(0), zeros), *key = weft_random_key(1);
+  const struct { weft_array *y; const char *message; } calls[] = {
+    { weft_addmm(v2, m, weft_reshape(m, 2, (int64_t[]){ 4, 3 }), 1, 1), "weft_addmm: shapes [2] and [3,3] do not broadcast" },
+    { weft_inner(weft_cast(v2, WEFT_C64), m), "weft_inner: the last axes differ: [2] and [3,4]" },
+    { weft_nanmax(none, 0), "weft_nanmax: nothing to choose from in [0]" },
+    { weft_nanargmin(none, 0), "weft_nanargmin: nothing to choose from in [0]" },
+    { weft_nan_to_num(v3, v2, NULL, NULL), "weft_nan_to_num: shapes [3], [2] and [3] do not broadcast" },
+    { weft_hyp2f1(v2, v3, v2, v2), "weft_hyp2f1: shapes [2] and [3] do not broadcast" },
+    { weft_random_shuffle(v2, v3, 0), "weft_random_shuffle: a key is u32 [2], not f32 [2]; see weft_random_key" },
+    { weft_random_multivariate_normal(key, NULL, weft_cast(v3, WEFT_C64), weft_from(WEFT_F32, WEFT_DIMS(3, 3), zeros)),
+      "weft_random_multivariate_normal: not of c64" },
+    { weft_add(v2, v3), "weft_add: shapes [2] and [3] do not broadcast" }, /* after them it has its own name */
+  };
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    EXPECT(weft_check(calls[i].y) != WEFT_OK);
+    EXPECT_TEXT(weft_message(), calls[i].message);
+  }
+  weft_scope_discard(s);
+}
+
 TEST(an_evaluation_that_fails_names_the_function_that_was_called) {
   static const char said[] = ": a weft_input f32 [2] is a name, not a value: call the function";
   weft_scope *s = weft_scope_open(), *step = weft_scope_open();

@@ -45,6 +45,12 @@ static weft_array *split(weft_array *const in[]) {
 static weft_array *correlate(weft_array *const in[]) { return weft_correlate(in[0], in[1], WEFT_REACH_SAME); }
 static weft_array *convolve(weft_array *const in[]) { return weft_convolve(in[0], in[1], WEFT_REACH_VALID); }
 
+static weft_array *einsum_of_three(weft_array *const in[]) { return weft_einsum("ij,jkl,lj->ki", 3, in); }
+static weft_array *einsum_of_two(weft_array *const in[]) { return weft_einsum("cab,abcd->d", 2, in); }
+static weft_array *conv_spread_3d(weft_array *const in[]) {
+  return weft_conv(in[0], in[1], &(weft_conv_options){ .spread = (int64_t[]){ 2, 3, 2 }, .before = (int64_t[]){ 2, 1, 0 } });
+}
+
 #define S(...) { sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), { __VA_ARGS__ } }
 static const struct function functions[] = {
   { "fft", fft, 1, { { S(3, 12) }, { S(1, 1) }, { S(2, 35) }, { S(0, 8) } } },
@@ -56,6 +62,9 @@ static const struct function functions[] = {
   { "conv in groups", conv_in_groups, 2, { { S(2, 6, 7, 4), S(6, 3, 2, 2) }, { S(1, 33, 32, 32), S(2, 3, 3, 16) }, { S(1, 3, 3, 2), S(2, 1, 1, 1) }, { S(0, 4, 4, 6), S(2, 2, 2, 3) } } },
   { "conv of channels", conv_channels, 2, { { S(2, 6, 7, 4), S(4, 3, 3, 1) }, { S(1, 9, 9, 4), S(8, 2, 3, 1) }, { S(1, 1, 1, 4), S(4, 1, 1, 1) }, { S(0, 4, 4, 4), S(4, 2, 2, 1) } } },
   { "conv spread", conv_spread, 2, { { S(2, 6, 3), S(4, 3, 3) }, { S(1, 9, 2), S(1, 2, 2) }, { S(1, 1, 1), S(1, 1, 1) }, { S(0, 5, 2), S(3, 4, 2) } } },
+  { "conv spread 3d", conv_spread_3d, 2, { { S(2, 2, 3, 2, 3), S(2, 2, 1, 2, 3) }, { S(1, 1, 1, 1, 1), S(1, 1, 1, 1, 1) }, { S(0, 2, 1, 2, 1), S(2, 1, 2, 1, 1) }, { S(1, 3, 1, 2, 2), S(3, 2, 2, 1, 2) } } },
+  { "einsum of three", einsum_of_three, 3, { { S(2, 8), S(8, 5, 3), S(3, 8) }, { S(30, 3), S(3, 1, 20), S(20, 3) }, { S(4, 0), S(0, 2, 3), S(3, 0) }, { S(1, 7), S(7, 30, 2), S(2, 7) } }, true },
+  { "einsum of two", einsum_of_two, 2, { { S(3, 4, 5), S(4, 5, 3, 1) }, { S(3, 4, 5), S(4, 5, 3, 6) }, { S(1, 1, 1), S(1, 1, 1, 2) }, { S(2, 0, 3), S(0, 3, 2, 2) } }, true },
   { "quantized", quantized, 2, { { S(3, 32), S(4, 32) }, { S(1, 96), S(2, 96) }, { S(2, 64), S(0, 64) }, { S(0, 32), S(1, 32) } } },
   { "attention", attention, 3, { { S(2, 4, 3, 4), S(2, 2, 5, 4), S(2, 2, 5, 3) }, { S(1, 3, 2, 2), S(1, 3, 4, 2), S(1, 3, 4, 2) }, { S(2, 6, 3, 4), S(2, 1, 3, 4), S(2, 1, 3, 4) }, { S(0, 4, 3, 4), S(0, 2, 5, 4), S(0, 2, 5, 4) } }, true },
   { "split", split, 1, { { S(2, 6) }, { S(1, 3) }, { S(4, 0) }, { S(0, 9) } } },

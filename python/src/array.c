@@ -30,7 +30,7 @@ PyObject *array_wrap(weft_array *a) { return array_wrap_as(flavour(), a); }
 
 PyObject *array_wrap_as(PyTypeObject *type, weft_array *a) {
   weft_status s = weft_check(a);
-  if (s) return raise_status(s);
+  if (s) return raise_status(s), raised_by(NULL), NULL;
   struct array *self = PyObject_New(struct array, type);
   if (!self) return NULL;
   self->handle = weft_own(a);
@@ -222,7 +222,7 @@ static Py_ssize_t length(PyObject *self) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   if (convert_dims(self, &rank, dims)) return -1;
-  if (!rank) return PyErr_SetString(PyExc_TypeError, "a 0-d array has no len()"), -1;
+  if (!rank) return PyErr_SetString(PyExc_TypeError, "a 0-d array has no len()"), raised_by(NULL), -1;
   return (Py_ssize_t)dims[0];
 }
 
@@ -234,7 +234,8 @@ static PyObject *item(PyObject *self, Py_ssize_t i) {
 
 static PyObject *iterate(PyObject *self) {
   if (weft_rank(array_handle(self)) > 0) return PySeqIter_New(self);
-  return raise_failed(self) ? NULL : PyErr_Format(PyExc_TypeError, "a 0-d array cannot be iterated over");
+  if (!raise_failed(self)) PyErr_SetString(PyExc_TypeError, "a 0-d array cannot be iterated over"), raised_by(NULL);
+  return NULL;
 }
 
 static PyMappingMethods mapping = { .mp_length = length, .mp_subscript = index_get, .mp_ass_subscript = index_set };

@@ -75,6 +75,8 @@ PyObject *in_python(const char *module, const char *name, PyObject *args); /* wh
 /* origin.c: lines of the user's program, as tags of nodes. */
 void origin_mark(void);
 PyObject *origin_text(uint64_t tag);                 /* "file.py:12", or None */
+PyObject *origin_called(void);                       /* the name of the function of this package, written in Python, that the user's
+                                                        line called; NULL, without an exception: it called none */
 extern PyMethodDef origin_functions[];
 
 /* scope.c: bodies, Python functions that are being traced. The serial of the innermost of this thread; 0: there is none. */
@@ -92,7 +94,8 @@ PyObject *raise_status(weft_status);                 /* always NULL */
 void *raise_unsized(const char *text);                     /* weft.NoValueError, in place of what was raised; NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(weft_array *, int axis);     /* always NULL */
-void raised_by(const char *name); /* what was raised begins with the function that was called, if it names none */
+void raised_by(const char *name); /* what was raised begins with the function that the user called: the one of the package that is
+                                     written in Python, or else this one. NULL: there is no other */
 int raise_failed(PyObject *); /* whether it is an array that failed in another thread; in place of what was raised, its cause is */
 PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
 int raise_no_place(Py_ssize_t i, int axis, int64_t size); /* an index that the axis does not have; always -1 */

@@ -166,7 +166,7 @@ static int slot_bool(PyObject *self) {
   if (n < 0) return -1;
   if (n != 1)
     return PyErr_Format(PyExc_ValueError, "an array of %lld elements is neither true nor false: any() or all() of it is",
-                        (long long)n), -1;
+                        (long long)n), raised_by(NULL), -1;
   PyObject *value = value_item(self);
   int truth = value ? PyObject_IsTrue(value) : -1;
   Py_XDECREF(value);
@@ -186,7 +186,7 @@ static PyObject *slot_index(PyObject *self) {
   weft_dtype d = weft_dtype_of(array_handle(self));
   if (weft_rank(array_handle(self)) || d == WEFT_BOOL || d > WEFT_I64)
     return PyErr_Format(PyExc_TypeError, "only a 0-d array of integers is an index, not one of %s with %d axes", dtype_text(d),
-                        weft_rank(array_handle(self)));
+                        weft_rank(array_handle(self))), raised_by(NULL), NULL;
   return value_item(self);
 }
 

@@ -32,23 +32,47 @@ int raise_no_place(Py_ssize_t i, int axis, int64_t size) {
 
 PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
-/* Whether a message begins with who says it, "sum: ..", "sum() ..", "[eval] .." */
-static int is_signed(const char *s) { return strstr(s, ": ") || strstr(s, "() ") || *s == '['; }
+/* What Python says for functions of C that it has under no name of their own. */
+static const struct { const char *c, *python; } spelled[] = {
+  { "at", "an index" },     { "from", "array" },              { "map", "vmap" },          { "put", "an assignment" },
+  { "read", "eval" },       { "slice", "a slice" },           { "input", "traced argument" }, { "pin", "memoryview" },
+  { "scope_close", "eval" }, { "custom", "custom_function" }, { "call", "a compiled function" }, { "external", "asarray" },
+  { "file_open", "load" },  { "file_get", "load" },           { "eval_async", "async_eval" }, { "unsqueeze", "expand_dims" },
+  { "pad_with", "pad" },
+};
+enum { n_spelled = sizeof spelled / sizeof *spelled };
 
-/* What Python's code has raised, the user's perhaps, has been traced, and stays as it is. */
+/* How many characters of a message, with the colon, say whose it is: "sum: ..". 0: nobody's; -1: it is not to be touched. */
+static Py_ssize_t signed_by(const char *s, PyObject *type) {
+  size_t n = strcspn(s, ": ");
+  if (*s == '[' && n > 2 && !strncmp(s + n - 1, "] ", 2)) return -1; /* "[eval] .." */
+  if (n > 2 && !strncmp(s + n - 2, "() ", 3) && names_public(s, n - 2)) return -1;
+  if (names_public(s, n) && !strncmp(s + n, ": ", 2)) return type == no_place ? -1 : (Py_ssize_t)n + 2;
+  for (size_t i = 0; i < n_spelled; i++) {
+    n = strlen(spelled[i].python);
+    if (!strncmp(s, spelled[i].python, n) && !strncmp(s + n, ": ", 2)) return (Py_ssize_t)n + 2;
+  }
+  return 0;
+}
+
+/* What Python's code has raised, the user's perhaps, has been traced, and stays as it is. So does an index that was found to be out
+ * of range when it was computed: whose it is was said there. */
 void raised_by(const char *name) {
-  PyObject *type, *value, *trace, *text = NULL;
+  PyObject *type, *value, *trace, *text = NULL, *called = NULL;
   PyErr_Fetch(&type, &value, &trace);
-  int is_plain = type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_IndexError;
-  int is_ours = !trace && (is_plain || type == no_axis || type == no_place);
+  PyObject *const named[] = { PyExc_ValueError, PyExc_TypeError, PyExc_IndexError, PyExc_NotImplementedError, no_axis, no_place };
+  int is_ours = 0;
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++) is_ours |= !trace && type == named[i];
   const char *s = is_ours && value && (text = PyObject_Str(value)) ? PyUnicode_AsUTF8(text) : NULL;
-  if (s && !is_signed(s)) {
-    PyErr_Format(type, "%s: %s", name, s);
+  Py_ssize_t n = s ? signed_by(s, type) : -1;
+  const char *by = n >= 0 && (called = origin_called()) ? PyUnicode_AsUTF8(called) : name;
+  if (n >= 0 && by) {
+    PyErr_Format(type, "%s: %s", by, s + n);
     Py_XDECREF(type), Py_XDECREF(value);
   } else {
     PyErr_Restore(type, value, trace);
   }
-  Py_XDECREF(text);
+  Py_XDECREF(text), Py_XDECREF(called);
 }
 
 PyObject *raise_no_size(weft_array *a, int axis) {
@@ -80,21 +104,12 @@ static PyObject *type_of(weft_status s) {
   }
 }
 
-/* What Python says for functions of C that it has under no name of their own. */
-static const struct { const char *c, *python; } spelled[] = {
-  { "at", "an index" },     { "from", "array" },              { "map", "vmap" },          { "put", "an assignment" },
-  { "read", "eval" },       { "slice", "a slice" },           { "input", "traced argument" }, { "pin", "memoryview" },
-  { "scope_close", "eval" }, { "custom", "custom_function" }, { "call", "a compiled function" }, { "external", "asarray" },
-  { "file_open", "load" },  { "file_get", "load" },           { "eval_async", "async_eval" }, { "unsqueeze", "expand_dims" },
-  { "pad_with", "pad" },
-};
-
 /* Loops and choices are called by the function that is being traced. */
 static const char *python_name(const char *c, size_t n) {
   if (body_name() && ((n > 5 && !memcmp(c, "loop_", 5)) || (n > 5 && !memcmp(c, "cond_", 5)))) return body_name();
   if (n > 5 && !memcmp(c, "loop_", 5)) return "a loop";
   if (n == 9 && !memcmp(c, "attention", 9) && flavour() == &mlx_array_type) return "scaled_dot_product_attention";
-  for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
+  for (size_t i = 0; i < n_spelled; i++)
     if (strlen(spelled[i].c) == n && !memcmp(spelled[i].c, c, n)) return spelled[i].python;
   return names_of_c(c, n);
 }

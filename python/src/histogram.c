@@ -37,10 +37,16 @@ weft_array *call_digitize(const struct name *row, PyObject *const arg[]) {
   return is_right < 0 ? NULL : weft_digitize(x, bins, is_right);
 }
 
-/* A pair of numbers, or None: NULL both. */
+/* A pair of numbers, or None: NULL both. The elements of an array are objects for a moment only. */
 static int range_parse(PyObject *range, weft_array **low, weft_array **high) {
   *low = *high = NULL;
   if (range == Py_None) return 0;
+  if (array_check(range)) {
+    int is_pair = weft_rank(array_handle(range)) == 1 && weft_dim(array_handle(range), 0) == 2;
+    if (!is_pair) return PyErr_SetString(PyExc_ValueError, "histogram: the range is an array, not of two numbers"), -1;
+    *low = weft_at(array_handle(range), 0, weft_integer(0)), *high = weft_at(array_handle(range), 0, weft_integer(1));
+    return 0;
+  }
   PyObject *pair = PySequence_Fast(range, "range is a pair of numbers");
   if (!pair) return -1;
   PyObject **item = PySequence_Fast_ITEMS(pair);
@@ -151,7 +157,9 @@ static int boxes(int n, weft_array *const x[], PyObject *bins, PyObject *range, 
   for (int k = 0; k < n; k++) {
     PyObject *of_bins = for_each(bins, n, k), *of_range = of_bins ? for_each(range, n, k) : NULL;
     if (of_range && PyUnicode_Check(of_bins)) PyErr_SetString(PyExc_TypeError, "histogramdd: bins are numbers or edges");
-    y[1 + k] = of_range && !PyErr_Occurred() ? edges_of("histogramdd", x[k], NULL, of_bins, of_range, Py_None) : NULL;
+    int is_row = array_check(bins) && weft_rank(array_handle(bins)) > 1; /* an object for a moment only */
+    y[1 + k] = !of_range || PyErr_Occurred() ? NULL : is_row ? weft_at(array_handle(bins), 0, weft_integer(k)) :
+               edges_of("histogramdd", x[k], NULL, of_bins, of_range, Py_None);
     Py_XDECREF(of_bins), Py_XDECREF(of_range);
     if (!y[1 + k]) return -1;
   }

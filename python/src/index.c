@@ -21,7 +21,8 @@ struct index {
 };
 
 static int too_many(int n, int rank) {
-  return PyErr_Format(PyExc_IndexError, "an index: there are too many indices: %d for an array of %d axes", n, rank), -1;
+  PyErr_Format(PyExc_IndexError, "an index: there are too many indices: %d for an array of %d axes", n, rank);
+  return raised_by(NULL), -1;
 }
 
 static int push(struct index *x, struct item item) {

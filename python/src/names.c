@@ -235,8 +235,11 @@ static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyOb
   int is_mlx = f->array == &mlx_array_type;
   if (is_bound && is_mlx && f->flags && flag_refuses(f, given)) is_bound = 0;
   if (is_bound && !(result = run_safely(f, given)) && !failed_before(f->n, given)) {
-    if (is_mlx && f->row->name[0] != '_') blame(f, given);
-    raised_by(f->row->name);
+    char name[64];
+    int is_private = f->row->name[0] == '_', is_random = !strcmp(f->package, "weft.random");
+    if (is_mlx && !is_private) blame(f, given);
+    snprintf(name, sizeof name, "%s%s", is_random ? "random." : "", f->row->name);
+    raised_by(is_private ? NULL : name);
   }
   Py_XDECREF(rest);
   return result;
@@ -356,6 +359,16 @@ int names_install(const struct name *rows, PyObject *module, PyTypeObject *array
     if (install(r, module, array, package, list)) return -1;
   PyType_Modified(array);
   return PyModule_AddObject(module, "names", list);
+}
+
+int names_public(const char *name, size_t n) {
+  static const struct name *const tables[] = { weft_names, linalg_names, random_names, mlx_names };
+  const char *dot = memchr(name, '.', n);
+  size_t skipped = dot ? (size_t)(dot - name) + 1 : 0;
+  for (int t = 0; t < 4; t++)
+    for (const struct name *r = tables[t]; r->name; r++)
+      if (strlen(r->name) == n - skipped && !memcmp(r->name, name + skipped, n - skipped)) return 1;
+  return 0;
 }
 
 const char *names_of_c(const char *c, size_t n) {

@@ -30,6 +30,7 @@ extern const struct name mlx_names[];                  /* of weft.mlx.core */
 
 int names_install(const struct name *, PyObject *module, PyTypeObject *array, const char *package); /* functions and methods */
 int mlx_add(PyObject *module);   /* mlx.c: the module _mlx in it, with arrays, dtypes and names as MLX has them */
+int names_public(const char *name, size_t n); /* whether it is the name of a function, perhaps with a module: "random.normal" */
 const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and these n characters; NULL: it has none */
 
 /* What rows call, by the file of its family. */

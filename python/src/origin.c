@@ -112,6 +112,39 @@ void origin_mark(void) {
   weft_origin(tag);
 }
 
+/* Whether users call it: a function of a module of ours that is not private, nor made inside another one. */
+static int is_public(PyCodeObject *c) {
+  Py_UCS4 first = PyUnicode_GET_LENGTH(c->co_name) ? PyUnicode_READ_CHAR(c->co_name, 0) : '_';
+  return first != '_' && first != '<' && !(c->co_flags & CO_NESTED);
+}
+
+/* As it is typed: functions of random with their module, beside whose names there are others. */
+static PyObject *typed(PyCodeObject *c) {
+  Py_ssize_t n = PyUnicode_GET_LENGTH(c->co_filename);
+  PyObject *file = PyUnicode_FromString("random.py");
+  int is_random = file && PyUnicode_Tailmatch(c->co_filename, file, n > 9 ? n - 9 : 0, n, 1) == 1;
+  Py_XDECREF(file);
+  return PyUnicode_FromFormat(is_random ? "random.%U" : "%U", c->co_name);
+}
+
+PyObject *origin_called(void) {
+  PyFrameObject *frame = PyEval_GetFrame();
+  PyObject *name = NULL;
+  int is_ours = 1;
+  Py_XINCREF(frame);
+  while (frame) {
+    PyCodeObject *c = code(frame);
+    is_ours = is_ours && is_own(c->co_filename);
+    if (is_ours && is_public(c)) Py_XSETREF(name, typed(c));
+    Py_DECREF(c);
+    PyFrameObject *next = is_ours ? outer(frame) : NULL;
+    Py_DECREF(frame);
+    frame = next;
+  }
+  if (!name) PyErr_Clear();
+  return name;
+}
+
 PyObject *origin_text(uint64_t tag) {
   guard(table);
   struct line line = tag && tag < n_lines ? lines[tag] : (struct line){ NULL, 0 };
@@ -145,7 +178,13 @@ static PyObject *from_elsewhere(PyObject *module, PyObject *args) {
   return PyLong_FromUnsignedLong(before);
 }
 
+static PyObject *called(PyObject *module, PyObject *unused) {
+  PyObject *name = ((void)module, (void)unused, origin_called());
+  return name ? name : PyUnicode_FromString("weft");
+}
+
 PyMethodDef origin_functions[] = {
+  { "called", called, METH_NOARGS, "called(): the name of the function of weft that the user's line calls, for messages." },
   { "built_from", from_elsewhere, METH_VARARGS,
     "built_from(file, line): what this thread builds from now on comes from there. Returns a number; built_from(None, number) is "
     "as before." },

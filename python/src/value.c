@@ -91,7 +91,10 @@ static PyObject *only_element(PyObject *self) {
   int64_t n = value_count(self);
   double room[2];
   if (n < 0) return NULL;
-  if (n != 1) return PyErr_Format(PyExc_ValueError, "an array of %lld elements is not one number", (long long)n);
+  if (n != 1) {
+    PyErr_Format(PyExc_ValueError, "an array of %lld elements is not one number", (long long)n);
+    return raised_by(NULL), NULL;
+  }
   return evaluate_into(a, room, weft_dtype_bytes(d)) ? NULL : element(d, room, 0);
 }
 

@@ -118,3 +118,14 @@ def test_points_in_boxes_are_numpys(options):
     same(weft.histogram2d(x, y, [-1.0, 0.0, 1.0])[0], np.histogram2d(x, y, [-1.0, 0.0, 1.0])[0])
     weights = RNG.standard_normal(4000)
     same(weft.histogramdd((x, y), weights=weights, **options)[0], np.histogramdd((x, y), weights=weights, **options)[0])
+
+
+def test_a_range_and_edges_may_be_arrays():
+    x = weft.arange(8.0)
+    for of_list, of_array in [(weft.histogram(x, 4, [2.0, 6.0]), weft.histogram(x, 4, weft.array([2.0, 6.0]))),
+                              (weft.histogram2d(x, x, 3, [[2.0, 6.0], [1.0, 5.0]]), weft.histogram2d(x, x, 3, weft.array([[2.0, 6.0], [1.0, 5.0]]))),
+                              (weft.histogram2d(x, x, [[2.0, 6.0, 7.0], [1.0, 5.0, 8.0]]),
+                               weft.histogram2d(x, x, weft.array([[2.0, 6.0, 7.0], [1.0, 5.0, 8.0]])))]:
+        assert [y.tolist() for y in of_list] == [y.tolist() for y in of_array]
+    with pytest.raises(ValueError, match="^histogram: the range is an array, not of two numbers"):
+        weft.histogram(x, 4, weft.zeros((2, 3)))

@@ -295,3 +295,21 @@ def test_what_has_no_size_says_so():
         weft.eval(weft.compile(lambda x: weft.insert(x, 4, 1.0), shapes="any")(weft.ones((3,))))
     with pytest.raises(ValueError, match="split: axis 0 of"):
         weft.eval(weft.compile(lambda x: weft.split(x, 2), shapes="any")(x))
+
+
+MANY_AXES = {
+    "flattened": lambda x: x.reshape(-1), "joined": lambda x: weft.concatenate([x, x], 2), "padded": lambda x: weft.pad(x, 1),
+    "repeated": lambda x: weft.repeat(x, 2, 1), "largest": lambda x: x.argmax(), "ordered": lambda x: weft.unique(x),
+    "drawn": lambda x: weft.random.normal(weft.random.key(1), like=x), "put": lambda x: x.at[0].add(1), "rolled": lambda x: weft.roll(x, 1),
+    "summed": lambda x: weft.grad(lambda x: (weft.cumsum(x) * x.reshape(-1)).mean())(x),
+}
+
+
+@pytest.mark.parametrize("name", MANY_AXES)
+def test_the_number_of_elements_of_many_open_axes(name):
+    """It is a product of more factors than are written out."""
+    f = MANY_AXES[name]
+    any_size = weft.compile(f, shapes="any")
+    for shape in ((2,) * 8, (1, 2, 3, 1, 2, 1, 3, 2)):
+        x = weft.arange(2.0 * np.prod(shape)).reshape(2, -1)[1].reshape(shape) / 7
+        assert np.array_equal(np.asarray(any_size(x)), np.asarray(f(x)))

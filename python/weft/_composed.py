@@ -16,10 +16,10 @@ def _floats(x):
     return x if x.dtype.name.startswith(("float", "bfloat", "complex")) else _core.astype(x, _core.float32)
 
 
-def _reals(fn, x):
+def _reals(x):
     x = _floats(x)
     if x.dtype.name.startswith("complex"):
-        raise TypeError(f"{fn}: not of {x.dtype.name}")
+        raise TypeError(f"{_core.called()}: not of {x.dtype.name}")
     return x
 
 
@@ -33,9 +33,12 @@ def _differ(a, b):
     return any(type(m) is int and type(n) is int and m != n for m, n in zip(a, b))
 
 
-def _axis(fn, x, axis):
+def _axis(x, axis):
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"{_core.called()}: an axis is an integer, not {type(axis).__name__}")
+    axis = axis.__index__()
     if not -x.ndim <= axis < x.ndim:
-        raise _core.AxisError(f"{fn}: axis {axis} of an array of {x.ndim}")
+        raise _core.AxisError(f"{_core.called()}: axis {axis} of an array of {x.ndim}")
     return axis % x.ndim
 
 
@@ -59,7 +62,7 @@ def cbrt(x, /):
     >>> weft.cbrt([-8.0, 27.0]).tolist()
     [-2.0, 3.0]
     """
-    x = _reals("cbrt", x)
+    x = _reals(x)
     size = _core.abs(x)
     fits = (size > 0) & _core.isfinite(x)
     safe = _raised(_where(fits, size, 1))
@@ -159,7 +162,7 @@ def ldexp(x1, x2, /):
     >>> weft.ldexp(0.75, 2).tolist()
     3.0
     """
-    x1, n = _reals("ldexp", x1), _array(x2)
+    x1, n = _reals(x1), _array(x2)
     if not n.dtype.name.startswith(("int", "uint", "bool")):
         raise TypeError(f"ldexp: powers of {n.dtype.name}: integers are expected")
     n = _core.minimum(n, 4096) if n.dtype == _core.uint64 else n
@@ -177,7 +180,7 @@ def logaddexp2(x1, x2, /):
     >>> weft.logaddexp2(1.0, 1.0).tolist()
     2.0
     """
-    x1, x2 = _reals("logaddexp2", x1), _reals("logaddexp2", x2)
+    x1, x2 = _reals(x1), _reals(x2)
     dtype, x1, x2 = _core.result_type(x1, x2), _raised(x1), _raised(x2)
     most, far = _core.maximum(x1, x2), -_core.abs(x1 - x2)
     y = _where(_core.isnan(far) & (x1 == x2), most, most + _core.log1p(_core.exp2(far)) * math.log2(math.e))
@@ -211,7 +214,7 @@ def unwrap(p, discont=None, axis=-1, *, period=2 * math.pi):
     [0.0, 0.0]
     """
     p = _array(p)
-    axis = _axis("unwrap", p, axis)
+    axis = _axis(p, axis)
     p = p if period == int(period) and not p.dtype.name.startswith("float") else _floats(p)
     step = _core.diff(p, axis=axis)
     half = period / 2
@@ -301,7 +304,7 @@ def rollaxis(a, axis, start=0):
     (3, 1, 2)
     """
     a = _array(a)
-    axis = _axis("rollaxis", a, axis)
+    axis = _axis(a, axis)
     start = start + a.ndim if start < 0 else start
     return _core.moveaxis(a, axis, start - (axis < start))
 
@@ -385,7 +388,7 @@ def array_split(ary, indices_or_sections, axis=0):
     [[1, 2], [3]]
     """
     ary = _array(ary)
-    axis = _axis("array_split", ary, axis)
+    axis = _axis(ary, axis)
     places = indices_or_sections
     if isinstance(places, int):
         if places < 1 or places > _MOST_TIMES:
@@ -428,14 +431,14 @@ def dsplit(ary, indices_or_sections):
     return list(_core.split(_array(ary), indices_or_sections, 2))
 
 
-def _kept(fn, n, obj):
+def _kept(n, obj):
     if isinstance(obj, slice):
         gone = range(n)[obj]
     else:
         gone = [obj] if isinstance(obj, int) else [int(i) for i in obj]
     for i in gone:
         if not -n <= i < n:
-            raise IndexError(f"{fn}: index {i} of an axis of {n}")
+            raise IndexError(f"{_core.called()}: index {i} of an axis of {n}")
     gone = {i % n for i in gone}
     return [i for i in range(n) if i not in gone]
 
@@ -444,12 +447,12 @@ def _along(x, axis, start, stop=None):
     return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
-def _places_in(fn, n, places, more):
+def _places_in(n, places, more):
     """Places of an axis of n elements, which is not known yet, counted from the front; and what makes an array of it that fails if one is
     not among these and `more`."""
     def checked(y):
         for i in places:
-            y = _core.assert_(y, n + more > i if i >= 0 else n >= -i, f"{fn}: index {i} is outside of the axis")
+            y = _core.assert_(y, n + more > i if i >= 0 else n >= -i, f"{_core.called()}: index {i} is outside of the axis")
         return y
     return [i if i >= 0 else n + i for i in places], checked
 
@@ -462,7 +465,7 @@ def _delete_open(arr, n, obj, axis):
     if isinstance(obj, slice):
         gone, checked = _core.arange(n)[obj], lambda y: y
     else:
-        gone, checked = _places_in("delete", n, [obj] if isinstance(obj, int) else [int(i) for i in obj], 0)
+        gone, checked = _places_in(n, [obj] if isinstance(obj, int) else [int(i) for i in obj], 0)
     if isinstance(obj, int):
         parts = [_along(arr, axis, None, gone[0]), _along(arr, axis, gone[0] + 1)]
         return checked(_core.concatenate(parts, axis))
@@ -475,7 +478,7 @@ def _insert_open(arr, n, obj, values, axis):
     if isinstance(obj, slice):
         raise ValueError("insert: before the elements of a slice, of an axis whose size is not known yet: give their places")
     is_one = isinstance(obj, int)
-    places, checked = _places_in("insert", n, [obj] if is_one else [int(i) for i in obj], 1)
+    places, checked = _places_in(n, [obj] if is_one else [int(i) for i in obj], 1)
     if is_one and values.ndim == arr.ndim - 1:
         values = _core.expand_dims(values, axis)
     room = list(_sizes(arr))
@@ -494,11 +497,11 @@ def delete(arr, obj, axis=None):
     [1, 3]
     """
     arr = _array(arr)
-    arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis("delete", arr, axis))
+    arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis(arr, axis))
     n = _sizes(arr)[axis]
     if type(n) is not int:
         return _delete_open(arr, n, obj, axis)
-    return _core.take(arr, _core.array(_kept("delete", n, obj), dtype=_core.int32), axis)
+    return _core.take(arr, _core.array(_kept(n, obj), dtype=_core.int32), axis)
 
 
 def insert(arr, obj, values, axis=None):
@@ -508,7 +511,7 @@ def insert(arr, obj, values, axis=None):
     [1, 5, 2, 3]
     """
     arr = _array(arr)
-    arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis("insert", arr, axis))
+    arr, axis = (_core.ravel(arr), 0) if axis is None else (arr, _axis(arr, axis))
     n, values = _sizes(arr)[axis], _core.astype(_array(values), arr.dtype)
     if type(n) is not int or any(type(size) is not int for size in _sizes(values)):
         return _insert_open(arr, n, obj, values, axis)
@@ -538,7 +541,7 @@ def compress(condition, a, axis=None):
     [1, 3]
     """
     a = _array(a)
-    a, axis = (_core.ravel(a), 0) if axis is None else (a, _axis("compress", a, axis))
+    a, axis = (_core.ravel(a), 0) if axis is None else (a, _axis(a, axis))
     return _core.take(a, _core.flatnonzero(_array(condition)), axis)
 
 
@@ -753,7 +756,7 @@ def _hundredths(q):
     """q / 100 with all its digits: float32 has 7."""
     if isinstance(q, (int, float)):
         if not 0 <= q <= 100:
-            raise ValueError(f"percentile: q is {q}, not in [0, 100]")
+            raise ValueError(f"{_core.called()}: q is {q}, not in [0, 100]")
         return q / 100
     return [_hundredths(x) for x in q] if isinstance(q, (list, tuple)) else _core.astype(_array(q), _core.float64) / 100
 
@@ -788,9 +791,9 @@ def average(a, axis=None, weights=None, keepdims=False):
     weights = _floats(weights)
     sizes, given = _sizes(a), _sizes(weights)
     if len(given) != len(sizes) or _differ(given, sizes):
-        if not isinstance(axis, int) or len(given) != 1 or _differ(given, sizes[_axis("average", a, axis):][:1]):
+        if not isinstance(axis, int) or len(given) != 1 or _differ(given, sizes[_axis(a, axis):][:1]):
             raise ValueError(f"average: weights {given} of an array {sizes} along {axis}")
-        weights = weights[(slice(None),) + (None,) * (a.ndim - 1 - _axis("average", a, axis))]
+        weights = weights[(slice(None),) + (None,) * (a.ndim - 1 - _axis(a, axis))]
     weights = _core.broadcast_to(weights, sizes)
     return _core.sum(a * weights, axis, keepdims) / _core.sum(weights, axis, keepdims)
 
@@ -837,7 +840,7 @@ def gradient(f, *varargs, axis=None, edge_order=1):
     [1.0, 1.5, 2.0]
     """
     f = _floats(f)
-    axes = range(f.ndim) if axis is None else [_axis("gradient", f, k) for k in ((axis,) if isinstance(axis, int) else axis)]
+    axes = range(f.ndim) if axis is None else [_axis(f, k) for k in ((axis,) if isinstance(axis, int) else axis)]
     apart = list(varargs) * (len(axes) if len(varargs) == 1 else 1) if varargs else [1.0] * len(axes)
     if len(apart) != len(axes):
         raise TypeError(f"gradient: {len(apart)} spacings of {len(axes)} axes")
@@ -970,13 +973,21 @@ def vander(x, N=None, increasing=False):
 # ---- polynomials, the highest power first
 
 
+def _polynomial(p):
+    """Its coefficients, a vector of them; a number is one of degree 0."""
+    p = atleast_1d(p)
+    if p.ndim != 1:
+        raise ValueError(f"{_core.called()}: the coefficients of a polynomial are a vector, not of shape {p.shape}")
+    return p
+
+
 def polyval(p, x):
     """The polynomial's values at x.
 
     >>> weft.polyval([1.0, 0.0, 2.0], 3.0).tolist()
     11.0
     """
-    p, x = _array(p), _array(x)
+    p, x = _polynomial(p), _array(x)
     n, y = _sizes(p)[0], _core.zeros_like(x)
     if type(n) is not int:
         from ._loop import scan
@@ -993,7 +1004,7 @@ def polyadd(a1, a2):
     >>> weft.polyadd([1, 2], [3]).tolist()
     [1, 5]
     """
-    a1, a2 = atleast_1d(a1), atleast_1d(a2)
+    a1, a2 = _polynomial(a1), _polynomial(a2)
     (n1,), (n2,) = _sizes(a1), _sizes(a2)
     n = builtins.max(n1, n2) if type(n1) is int and type(n2) is int else _core.maximum(n1, n2)
     longer = lambda a, size: _core.concatenate([_core.zeros((n - size,), a.dtype), a])
@@ -1006,7 +1017,7 @@ def polysub(a1, a2):
     >>> weft.polysub([1, 2], [3]).tolist()
     [1, -1]
     """
-    return polyadd(a1, -atleast_1d(a2))
+    return polyadd(a1, -_polynomial(a2))
 
 
 def polymul(a1, a2):
@@ -1015,7 +1026,7 @@ def polymul(a1, a2):
     >>> weft.polymul([1, 1], [1, -1]).tolist()
     [1, 0, -1]
     """
-    return _core.convolve(atleast_1d(a1), atleast_1d(a2))
+    return _core.convolve(_polynomial(a1), _polynomial(a2))
 
 
 def polyder(p, m=1):
@@ -1024,7 +1035,7 @@ def polyder(p, m=1):
     >>> weft.polyder([1, 2, 3]).tolist()
     [2, 2]
     """
-    p = atleast_1d(p)
+    p = _polynomial(p)
     if m < 0:
         raise ValueError(f"polyder: m={m} is negative")
     size, = _sizes(p)
@@ -1039,7 +1050,7 @@ def polyint(p, m=1, k=0):
     >>> weft.polyint([2.0, 2.0]).tolist()
     [1.0, 2.0, 0.0]
     """
-    p = _floats(atleast_1d(p))
+    p = _floats(_polynomial(p))
     if m < 0 or m > _MOST_TIMES:
         raise ValueError(f"polyint: m={m} is not in 0..{_MOST_TIMES}")
     for _ in range(m):

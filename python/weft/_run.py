@@ -54,6 +54,8 @@ def einsum_path(subscripts, *operands):
     >>> weft.einsum_path("ij,jk,kl", a, b, c)[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum_path: subscripts are a string, not {type(subscripts).__name__}")
     pairs, products = _core.einsum_path(subscripts, [_core.asarray(x) for x in operands])
     steps = "".join(f"  {pair}\n" for pair in pairs)
     return ["einsum_path", *pairs], f"{subscripts}: {products:.0f} multiplications\n{steps}"

@@ -48,12 +48,13 @@ def can_cast(from_, to, /):
     >>> weft.can_cast(weft.int8, weft.int32)
     True
     """
-    dtype = from_ if isinstance(from_, _core.Dtype) else from_.dtype
-    return _core.result_type(dtype, to) == to
+    return _core.result_type(_dtype_of(from_), to) == to
 
 
-def _dtype_of(type):
-    return type if isinstance(type, _core.Dtype) else type.dtype
+def _dtype_of(x):
+    if not isinstance(x, _core.Dtype) and not hasattr(x, "dtype"):
+        raise TypeError(f"{_core.called()}: a dtype or an array is expected, not {type(x).__name__}")
+    return x if isinstance(x, _core.Dtype) else x.dtype
 
 
 class finfo:
@@ -135,7 +136,7 @@ def broadcast_shapes(*shapes):
     for shape in shapes:
         for i, n in enumerate(shape, rank - len(shape)):
             if n != 1 and out[i] not in (1, n):
-                raise ValueError(f"broadcast_shapes: {', '.join(map(str, shapes))} do not broadcast")
+                raise ValueError(f"{_core.called()}: {', '.join(map(str, shapes))} do not broadcast")
             out[i] = out[i] if n == 1 else n
     return tuple(out)
 
@@ -198,30 +199,30 @@ def copysign(x1, x2, /):
     >>> weft.copysign(weft.array(2.0), weft.array(-0.0)).item()
     -2.0
     """
-    size, sign = _meet("copysign", x1, x2)
-    _expect_real("copysign", size)
+    size, sign = _meet(x1, x2)
+    _expect_real(size)
     size = _core.abs(size)
     return _core.where(signbit(sign), -size, size)
 
 
-def _meet(fn, x1, x2):
+def _meet(x1, x2):
     """Both in the dtype that their sum has: numbers take that of their partner, lists have their own."""
     one, other = (x if isinstance(x, (bool, int, float, complex)) else _array(x) for x in (x1, x2))
     if not isinstance(one, _core.array) and not isinstance(other, _core.array):
         one = _array(one)
     dtype = _core.result_type(one, other)
-    return _in_dtype(fn, one, dtype), _in_dtype(fn, other, dtype)
+    return _in_dtype(one, dtype), _in_dtype(other, dtype)
 
 
-def _in_dtype(fn, x, dtype):
+def _in_dtype(x, dtype):
     if isinstance(x, int) and isdtype(dtype, "integral") and not iinfo(dtype).min <= x <= iinfo(dtype).max:
-        raise ValueError(f"{fn}: {x} does not fit {dtype.name}")
+        raise ValueError(f"{_core.called()}: {x} does not fit {dtype.name}")
     return x.astype(dtype) if isinstance(x, _core.array) else _core.array(x, dtype)
 
 
-def _expect_real(fn, x):
+def _expect_real(x):
     if isdtype(x.dtype, "complex floating"):
-        raise TypeError(f"{fn}: not of {x.dtype.name}: complex numbers have no order")
+        raise TypeError(f"{_core.called()}: not of {x.dtype.name}: complex numbers have no order")
 
 
 _WORDS = {1: _core.int8, 2: _core.int16, 4: _core.int32, 8: _core.int64}
@@ -234,7 +235,7 @@ def signbit(x, /):
     [True, False]
     """
     x = _array(x)
-    _expect_real("signbit", x)
+    _expect_real(x)
     if not isdtype(x.dtype, "real floating"):
         return x < 0
     return _core.view(x, _WORDS[x.dtype.size]) < 0
@@ -246,8 +247,8 @@ def nextafter(x1, x2, /):
     >>> weft.nextafter(weft.array(1.0), weft.array(2.0)).item()
     1.0000001192092896
     """
-    x, to = _meet("nextafter", x1, x2)
-    _expect_real("nextafter", x)
+    x, to = _meet(x1, x2)
+    _expect_real(x)
     if not isdtype(x.dtype, "real floating"):
         x, to = x.astype(_core.float32), to.astype(_core.float32)
     words = _WORDS[x.dtype.size]
@@ -266,7 +267,7 @@ def isin(x1, x2, /, *, invert=False):
     >>> weft.isin(weft.array([1, 2, 3]), weft.array([2, 5])).tolist()
     [False, True, False]
     """
-    x1, x2 = _meet("isin", *(_array(x) if isinstance(x, int) else x for x in (x1, x2)))  # 300 is in no uint8
+    x1, x2 = _meet(*(_array(x) if isinstance(x, int) else x for x in (x1, x2)))  # 300 is in no uint8
     found = _core.any(_core.equal(_core.expand_dims(x1, -1), _core.ravel(x2)), axis=-1)
     return ~found if invert else found
 
@@ -287,7 +288,7 @@ def _so_far(fold, first, x, axis, dtype, include_initial):
     x = _array(x)
     if axis is None:
         if x.ndim != 1:
-            raise ValueError(f"an axis of the {x.ndim} has to be named")
+            raise ValueError(f"{_core.called()}: an axis of the {x.ndim} has to be named: axis=")
         axis = 0
     x = fold(x, axis=axis) if dtype is None else fold(x, axis=axis, dtype=dtype)
     if not include_initial:
@@ -327,7 +328,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     n, m = _sizes(x1)[axis], _sizes(x2)[axis]
     if type(n) is int and type(m) is int and n != m:
         raise ValueError(f"vecdot: {n} and {m} elements")
-    x1, x2 = _meet("vecdot", x1, x2)
+    x1, x2 = _meet(x1, x2)
     return _core.sum(_core.conj(x1) * x2, axis=axis).astype(x1.dtype)
 
 

@@ -32,6 +32,8 @@ def trace(x, /, *, offset=0, dtype=None):
 def cross(x1, x2, /, *, axis=-1):
     """The product of vectors of three elements, which stand along an axis."""
     x1, x2 = _core.asarray(x1), _core.asarray(x2)
+    if not all(-x.ndim <= axis < x.ndim for x in (x1, x2)):
+        raise _core.AxisError(f"cross: axis {axis} of arrays of {x1.ndim} and {x2.ndim}")
     n, m = _sizes(x1)[axis], _sizes(x2)[axis]
     if any(type(k) is int and k != 3 for k in (n, m)):
         raise ValueError(f"cross: vectors of {n} and {m} elements, not of 3")
@@ -91,7 +93,7 @@ def _factored(a):
     a = _core.asarray(a)
     is_complex = a.dtype in (_core.complex64, _core.complex128)
     if a.ndim < 2 or not (is_complex or a.dtype in (_core.float32, _core.float64)):
-        raise (ValueError if a.ndim < 2 else TypeError)(f"lu_factor: of {a.dtype} {a.shape}, not of matrices of floats")
+        raise (ValueError if a.ndim < 2 else TypeError)(f"{_core.called()}: of {a.dtype} {a.shape}, not of matrices of floats")
     size_of = (lambda z: _core.abs(_core.real(z)) + _core.abs(_core.imag(z))) if is_complex else _core.abs
     m, n = _sizes(a)[-2:]
     rows, columns = _core.arange(m), _core.arange(n)

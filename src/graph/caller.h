@@ -14,6 +14,7 @@ struct caller {
   struct weft_scope *root, *current;
   struct failure *last;         /* what weft_message is about */
   uint64_t origin;              /* set by weft_origin */
+  const char *called;           /* the public function composed of others that is being called; NULL: none */
   int n_bodies;                 /* of loops that are being written on other sizes: what is written there is made of no arrays */
   struct weft_array *spare, *spare_end; /* handles to use again, the oldest first */
   int n_spare;

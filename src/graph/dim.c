@@ -1,8 +1,9 @@
 /* dim.c -- interned polynomials over atoms with integer coefficients.
  *
- * An atom is a symbol, or one of two functions of polynomials: above(a) = max(a, 0) and quotient(a, b) = floor(a / b). All
- * others are written with them: min(a, b) = a - above(a - b). What is known of an atom is taken out of it when it is made, so
- * that sizes which are equal for simple reasons are equal integers.
+ * An atom is a symbol, or one of three functions of polynomials: above(a) = max(a, 0), quotient(a, b) = floor(a / b), and
+ * times(a, b) = a b of sizes whose product has too many terms, or too many factors, to be written out. All others are written with
+ * them: min(a, b) = a - above(a - b). What is known of an atom is taken out of it when it is made, so that sizes which are equal
+ * for simple reasons are equal integers; products that are not written out may be equal and not seen to be.
  *
  * The dim -(2k+1) is symbol k, the dim -(2k+2) any other atom or polynomial, number k. Both count from 1, which leaves WEFT_ANY
  * and WEFT_SAME free. No number is used twice, so that a dim kept too long is a dim nobody knows, and not another one.
@@ -23,7 +24,7 @@ enum { DEGREE = 6, TERMS = 32, DEPTH = 12 }; /* DEPTH: of atoms in atoms, so tha
 struct term { int64_t coef; int64_t atom[DEGREE]; int degree; };   /* atoms ascend; unused ones are 0 */
 struct poly { int n; bool failed; struct term term[TERMS]; };      /* terms descend by `order`; no coefficient is 0 */
 
-enum atom { SUM, ABOVE, QUOTIENT };
+enum atom { SUM, ABOVE, QUOTIENT, TIMES };
 struct function { int64_t atom; dim a, b; };                         /* SUM: the entry is a polynomial, and no atom */
 struct expression {
   dim d;
@@ -440,10 +441,16 @@ static struct poly product(const struct poly *a, const struct poly *b) {
   return p;
 }
 
+/* Of sizes, which are at least 0. */
+static struct poly times(const struct poly *a, const struct poly *b) {
+  struct poly p = product(a, b);
+  return p.failed && !a->failed && !b->failed ? atom_of(TIMES, a, b) : p;
+}
+
 dim dim_mul(dim a, dim b) {
   int64_t known;
   if (a >= 0 && b >= 0) return __builtin_mul_overflow(a, b, &known) ? DIM_BAD : known;
-  struct poly p = poly_of(a), q = poly_of(b), r = product(&p, &q);
+  struct poly p = poly_of(a), q = poly_of(b), r = times(&p, &q);
   return done(intern(&r));
 }
 
@@ -795,7 +802,7 @@ static struct poly function_meant(dim atom, const struct meaning *m) {
   struct poly a = substituted(f.a, m);
   if (f.atom == ABOVE) return above(&a);
   struct poly b = substituted(f.b, m);
-  return quotient(&a, &b);
+  return f.atom == TIMES ? times(&a, &b) : quotient(&a, &b);
 }
 
 static struct poly meaning_of(dim atom, const struct meaning *m) {
@@ -835,6 +842,7 @@ static bool is_worth(dim d, const struct meaning *m, int64_t *out) {
   if (!e) return false;
   if (e->f.atom != SUM) {
     if (!is_worth(e->f.a, m, &a) || !is_worth(e->f.b, m, &b)) return false;
+    if (e->f.atom == TIMES) return !__builtin_mul_overflow(a, b, out);
     *out = e->f.atom == ABOVE ? (a > 0 ? a : 0) : !b ? 0 : a == INT64_MIN ? 0 : floor_divide(a, b);
     return a != INT64_MIN;
   }
@@ -903,10 +911,10 @@ static void print_poly(const struct poly *, struct text *);
 static void print_atom(dim atom, struct text *out) {
   struct function f = function_of(atom);
   if (f.atom == SUM) return text_addf(out, "n%lld", (long long)(-atom / 2));
-  text_add(out, f.atom == ABOVE ? "max(" : "floor((");
+  text_add(out, f.atom == ABOVE ? "max(" : f.atom == TIMES ? "((" : "floor((");
   dim_print(f.a, out);
-  text_add(out, f.atom == ABOVE ? ",0" : ")/(");
-  if (f.atom == QUOTIENT) dim_print(f.b, out), text_add(out, ")");
+  text_add(out, f.atom == ABOVE ? ",0" : f.atom == TIMES ? ")*(" : ")/(");
+  if (f.atom != ABOVE) dim_print(f.b, out), text_add(out, ")");
   text_add(out, ")");
 }
 

@@ -34,9 +34,25 @@ static struct failure *with_text(weft_status status, uint64_t origin, struct tex
   return f;
 }
 
+/* Whether it is about an expression that is being written, not about a value of it. */
+static bool is_of_writing(weft_status status) {
+  return status == WEFT_ERR_ARG || status == WEFT_ERR_SHAPE || status == WEFT_ERR_DTYPE || status == WEFT_ERR_UNSUPPORTED;
+}
+
+/* "weft_add: shapes .." inside weft_addmm is what weft_addmm has to say. */
+static void say_as_called(struct text *t) {
+  const char *called = caller()->called, *said = t->failed ? "" : text_of(t), *rest = strstr(said, ": ");
+  struct text own = { 0 };
+  if (!called || strncmp(called, "weft_", 5) || strncmp(said, "weft_", 5) || !rest) return;
+  text_addf(&own, "%s%s", called, rest);
+  text_free(t);
+  *t = own;
+}
+
 static struct failure *make(weft_status status, uint64_t origin, const char *format, va_list list) {
   struct text t = { 0 };
   text_addv(&t, format, list);
+  if (is_of_writing(status)) say_as_called(&t);
   struct failure *f = with_text(status, origin, &t);
   return f ? f : &no_memory;
 }

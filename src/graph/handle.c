@@ -388,12 +388,16 @@ void scope_drop_handles(struct weft_scope *s) {
   }
 }
 
-struct composing composing_begin(void) {
+struct composing composing_begin(const char *fn) {
   struct weft_scope *s = scope_current();
-  return (struct composing){ s, s ? s->handles : NULL };
+  struct caller *me = caller();
+  struct composing c = { s, s ? s->handles : NULL, me->called };
+  if (!c.called) me->called = fn;
+  return c;
 }
 
 weft_array *composing_end(struct composing c, weft_array *y) {
+  caller()->called = c.called;
   for (struct weft_array *h = c.scope ? c.scope->handles : c.newest, *older; h != c.newest; h = older) {
     older = h->next;
     if (h == y || has_owner(h)) continue;

@@ -63,11 +63,11 @@ weft_array *array_bad(weft_status, const char *format, ...) __attribute__((forma
 weft_array *array_failed(struct failure *);           /* takes over the reference */
 
 /* Functions composed of others: what they make on the way has names that nobody can use once they return. These go then, so that
- * an evaluation does not store values for them. */
-struct composing { struct weft_scope *scope; struct weft_array *newest; };
-struct composing composing_begin(void);
+ * an evaluation does not store values for them. What is wrong is said by the outermost, which is what was called (fail.c). */
+struct composing { struct weft_scope *scope; struct weft_array *newest; const char *called; };
+struct composing composing_begin(const char *fn);
 weft_array *composing_end(struct composing, weft_array *y); /* the names made since go, but for y, which it returns */
-#define COMPOSED(y) ({ struct composing composing_ = composing_begin(); composing_end(composing_, (y)); })
+#define COMPOSED(y) ({ struct composing composing_ = composing_begin(__func__); composing_end(composing_, (y)); })
 
 struct node *array_node(weft_array *);                 /* a reference to what it names now; safe beside a commit */
 struct node *array_swap(weft_array *, struct node *); /* gives it another node, whose reference it takes over; returns the

@@ -202,4 +202,8 @@ static weft_array *over(reduction *reduce, weft_array *x, int n, const int axes[
   return reduce == weft_mean && n ? mean_over(x, is_listed) : merged_over(reduce, x, is_listed);
 }
 
-weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) { return COMPOSED(over(reduce, x, n, axes)); }
+/* What is wrong with the elements the reduction says, which is the caller's. */
+weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) {
+  struct composing c = composing_begin(NULL);
+  return composing_end(c, over(reduce, x, n, axes));
+}

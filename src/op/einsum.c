@@ -2,6 +2,7 @@
  * finds; each pair is one matmul on views, or an elementwise product where nothing is summed. */
 #include "op/einsum.h"
 #include <string.h>
+#include "op/later.h"
 #include "op/operand.h"
 
 struct named_array { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
@@ -336,10 +337,45 @@ static struct failure *read_all(struct einsum *s, const char *subscripts, weft_a
   return read_text(s, subscripts, x) && note_sizes(s) ? NULL : s->failure;
 }
 
+/* Which two are taken together, and in which order they are summed, is a matter of sizes: floats have other bits in another one. */
+struct spelled { int n; char subscripts[256]; };
+
+static weft_array *write_einsum(const void *options, weft_array *const in[]) {
+  const struct spelled *o = options;
+  return weft_einsum(o->subscripts, o->n, in);
+}
+
+static int n_summed(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
+  int n = 0;
+  for (int i = 0; i < a->rank; i++) n += has(b, a->name[i]) && !is_wanted(s, a->name[i]);
+  return n;
+}
+
+static bool is_written_later(const struct einsum *s, weft_dtype *d) {
+  bool is_open = false, is_weak = false;
+  *d = weft_dtype_of(s->term[0].x);
+  for (int k = 0; k < s->n; k++) {
+    struct node *n = array_node(s->term[k].x);
+    *d = weft_dtype_promote(*d, (weft_dtype)n->dtype);
+    is_weak |= n->weak;
+    for (int i = 0; i < n->rank; i++) is_open |= !dim_is_known(dim_resolve(n->dims[i]));
+    node_release(n);
+  }
+  bool has_orders = s->n > 2 || (s->n == 2 && n_summed(s, &s->term[0], &s->term[1]) > 1);
+  return is_open && has_orders && !is_weak && (dtype_is_float(*d) || dtype_is_complex(*d));
+}
+
 static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) {
   struct einsum s = { "weft_einsum", subscripts, n };
   struct failure *why = read_all(&s, subscripts, x);
-  return why ? array_failed(why) : compute(&s);
+  struct spelled o = { n };
+  weft_dtype d;
+  dim dims[WEFT_RANK_MAX];
+  if (why) return array_failed(why);
+  if (!is_written_later(&s, &d) || strlen(subscripts) >= sizeof o.subscripts) return compute(&s);
+  strcpy(o.subscripts, subscripts);
+  for (int i = 0; i < s.out_rank; i++) dims[i] = s.size[s.out[i]];
+  return array_later(write_einsum, &o, sizeof o, n, x, d, s.out_rank, dims);
 }
 
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { return COMPOSED(einsum(subscripts, n, x)); }

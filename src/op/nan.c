@@ -61,8 +61,10 @@ static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddo
   return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
 }
 
-weft_array *weft_nanvar(weft_array *x, int axis, int64_t ddof) { return variance("weft_nanvar", x, axis, ddof, NULL); }
-weft_array *weft_nanstd(weft_array *x, int axis, int64_t ddof) { return variance("weft_nanstd", x, axis, ddof, weft_sqrt); }
+weft_array *weft_nanvar(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_nanvar", x, axis, ddof, NULL)); }
+weft_array *weft_nanstd(weft_array *x, int axis, int64_t ddof) {
+  return COMPOSED(variance("weft_nanstd", x, axis, ddof, weft_sqrt));
+}
 
 /* ---- Extrema ---- */
 
@@ -76,8 +78,8 @@ static weft_array *extremum(const char *fn, along *of, weft_array *x, int axis, 
   return weft_cast(y, weft_dtype_of(x));
 }
 
-weft_array *weft_nanmax(weft_array *x, int axis) { return extremum("weft_nanmax", weft_max, x, axis, -INFINITY); }
-weft_array *weft_nanmin(weft_array *x, int axis) { return extremum("weft_nanmin", weft_min, x, axis, INFINITY); }
+weft_array *weft_nanmax(weft_array *x, int axis) { return COMPOSED(extremum("weft_nanmax", weft_max, x, axis, -INFINITY)); }
+weft_array *weft_nanmin(weft_array *x, int axis) { return COMPOSED(extremum("weft_nanmin", weft_min, x, axis, INFINITY)); }
 
 /* Of the elements that are no nan the first that equals the extremum: a nan in front of an infinity is not it. */
 static weft_array *place(const char *fn, along *extremum_of, along *place_of, weft_array *x, int axis) {
@@ -88,8 +90,8 @@ static weft_array *place(const char *fn, along *extremum_of, along *place_of, we
   return weft_where(weft_all(weft_isnan(x), axis), weft_integer(-1), weft_argmax(is_it, axis));
 }
 
-weft_array *weft_nanargmax(weft_array *x, int axis) { return place("weft_nanargmax", weft_nanmax, weft_argmax, x, axis); }
-weft_array *weft_nanargmin(weft_array *x, int axis) { return place("weft_nanargmin", weft_nanmin, weft_argmin, x, axis); }
+weft_array *weft_nanargmax(weft_array *x, int axis) { return COMPOSED(place("weft_nanargmax", weft_nanmax, weft_argmax, x, axis)); }
+weft_array *weft_nanargmin(weft_array *x, int axis) { return COMPOSED(place("weft_nanargmin", weft_nanmin, weft_argmin, x, axis)); }
 
 /* ---- Numbers instead ---- */
 
@@ -113,7 +115,7 @@ static weft_array *numbers(weft_array *x, weft_array *nan, weft_array *above, we
   return weft_where(weft_isnan(x), nan, weft_where(weft_eq(x, weft_scalar(-INFINITY)), below, y));
 }
 
-weft_array *weft_nan_to_num(weft_array *x, weft_array *nan, weft_array *above, weft_array *below) {
+static weft_array *nan_to_num(weft_array *x, weft_array *nan, weft_array *above, weft_array *below) {
   static const char fn[] = "weft_nan_to_num";
   weft_array *bad, *by[] = { nan, above, below };
   if (!arrays_ok(fn, 1, &x, &bad)) return bad;
@@ -122,4 +124,8 @@ weft_array *weft_nan_to_num(weft_array *x, weft_array *nan, weft_array *above, w
   if (!may_be_nan(x)) return array_apart(x);
   if (!dtype_is_complex(weft_dtype_of(x))) return numbers(x, nan, above, below);
   return weft_complex(numbers(weft_real(x), nan, above, below), numbers(weft_imag(x), nan, above, below));
+}
+
+weft_array *weft_nan_to_num(weft_array *x, weft_array *nan, weft_array *above, weft_array *below) {
+  return COMPOSED(nan_to_num(x, nan, above, below));
 }

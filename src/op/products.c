@@ -12,7 +12,7 @@ static dim size_of(weft_array *x, int axis) {
 
 /* ---- Vectors ---- */
 
-weft_array *weft_inner(weft_array *a, weft_array *b) {
+static weft_array *inner(weft_array *a, weft_array *b) {
   struct node *n[2];
   weft_array *bad;
   struct shape_text s, t;
@@ -26,6 +26,8 @@ weft_array *weft_inner(weft_array *a, weft_array *b) {
   return i < 0 || j < 0 ? weft_mul(a, b) : weft_tensordot(a, b, 1, &i, &j);
 }
 
+weft_array *weft_inner(weft_array *a, weft_array *b) { return COMPOSED(inner(a, b)); }
+
 weft_array *weft_outer(weft_array *a, weft_array *b) {
   weft_array *bad;
   if (!arrays_ok("weft_outer", 2, (weft_array *[]){ a, b }, &bad)) return bad;
@@ -36,7 +38,7 @@ weft_array *weft_outer(weft_array *a, weft_array *b) {
 
 static weft_array *scaled(weft_array *x, double by) { return by == 1 ? x : weft_mul(x, weft_scalar(by)); }
 
-weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
+static weft_array *addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
   static const char fn[] = "weft_addmm";
   weft_array *bad;
   if (!arrays_ok(fn, 3, (weft_array *[]){ c, a, b }, &bad)) return bad;
@@ -49,7 +51,15 @@ weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha
   return weft_add(scaled(c, beta), scaled(array_matmul(fn, a, b), alpha));
 }
 
+<<<<<<< HEAD
 /* Powers by squaring: x^0 is the identity, and x^-n the power n of the inverse. */
+=======
+weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
+  return COMPOSED(addmm(c, a, b, alpha, beta));
+}
+
+/* By squaring; the power 0 is the identity, a negative one that of the inverse. */
+>>>>>>> 8e87da2a (op, python: errors name the function that was called; sizes: products of any length; einsum of open sizes keeps its order)
 weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   struct node *node;
   weft_array *bad, *y = NULL;

@@ -1,6 +1,8 @@
 """Of a call that failed: whether an argument has a type that MLX takes for no such parameter. That is a TypeError there, whatever
 else is wrong with the call; here more types are taken, and something else may have failed first. Parameters of one name are of one
 kind."""
+import os
+
 from .. import _core
 
 _mlx = _core._mlx
@@ -87,6 +89,22 @@ _ONE_AXIS = frozenset(
     "argmax argmin sort argsort partition argpartition topk cumsum cumprod cummax cummin logcumsumexp concatenate concat "
     "stack split diff repeat take take_along_axis put_along_axis unflatten unstack vecdot categorical cross fft ifft rfft "
     "irfft".split())
+
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SAID = (ValueError, TypeError, IndexError, AttributeError, NotImplementedError, _core.AxisError)
+
+
+def said_by(function, error):
+    """An error that arose in this package begins with the function that was called, in place of one that it called."""
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename.startswith(_FOLDER):
+        trace = trace.tb_next
+    if trace or type(error) not in _SAID or len(error.args) != 1 or str(error).startswith("["):
+        return
+    who, colon, rest = str(error).partition(": ")
+    module = "random." if function.__module__.endswith(".random") else ""
+    error.args = (f"{module}{function.__name__}: {rest if colon and who.replace('.', '_').isidentifier() else error}",)
 
 
 def _shown(arg):

@@ -186,12 +186,13 @@ def _anywhere(function):
         device = _core._mlx._place(stream)
         try:
             return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)
-        except (ValueError, LookupError, AttributeError, OverflowError) as error:
-            from ._blame import wrong_type
+        except (ValueError, LookupError, AttributeError, OverflowError, TypeError, NotImplementedError) as error:
+            from ._blame import said_by, wrong_type
 
             named = tuple(zip(names[:function.__code__.co_argcount], args)) + tuple(kwargs.items())
             text = wrong_type(function.__name__, [name for name, _ in named], [value for _, value in named])
-            if text is None:
+            if text is None or isinstance(error, (TypeError, NotImplementedError)):
+                said_by(function, error)
                 raise
             raise TypeError(text) from error
 
