@@ -51,15 +51,11 @@ static weft_array *addmm(weft_array *c, weft_array *a, weft_array *b, double alp
   return weft_add(scaled(c, beta), scaled(array_matmul(fn, a, b), alpha));
 }
 
-<<<<<<< HEAD
-/* Powers by squaring: x^0 is the identity, and x^-n the power n of the inverse. */
-=======
 weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
   return COMPOSED(addmm(c, a, b, alpha, beta));
 }
 
-/* By squaring; the power 0 is the identity, a negative one that of the inverse. */
->>>>>>> 8e87da2a (op, python: errors name the function that was called; sizes: products of any length; einsum of open sizes keeps its order)
+/* Powers by squaring: x^0 is the identity, and x^-n the power n of the inverse. */
 weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   struct node *node;
   weft_array *bad, *y = NULL;
