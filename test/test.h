@@ -11,7 +11,7 @@ void test_add(const char *name, const char *file, void (*run)(void));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why);   /* this test cannot run here; counted as skipped */
 bool test_has_failed(void);        /* the current test, so far: for a child that it forks */
-void test_watchdog(int seconds);   /* for the current test; the default is 60 */
+void test_watchdog(int seconds);   /* for the current test, on a quiet machine; the default is 60 */
 
 /* Which sanitizer watches. */
 #ifdef __SANITIZE_ADDRESS__
