@@ -1,8 +1,9 @@
 /* random_gamma.c -- gamma draws, and what is made of them.
  *
  * Marsaglia and Tsang: with d = a - 1/3 and c = 1 / (3 sqrt d), d v^3, v = 1 + c z, is a gamma draw of shape a >= 1 where
- * v > 0 and log u < z^2 / 2 + d (1 - v^3 + 3 log v): more than 95 of 100 attempts. Below 1 it is u^(1 / a) times one of shape
- * a + 1.
+ * v > 0 and log u < z^2 / 2 + d (1 - v^3 + 3 log v): more than 95 of 100 attempts. With w = v - 1 that is
+ * z^2 / 2 + d (3 (log1p(w) - w) - w^2 (3 + w)): of large shapes d is large and w small, and of 1 and v^3 nothing would be left.
+ * Below 1 it is u^(1 / a) times one of shape a + 1.
  *
  * The derivative by the shape is that of the quantile: where the distribution P(a, x) stays, dx / da = -(dP / da) / (dP / dx).
  * With c_0 = 1, c_k = c_(k-1) x / (a + k) and h_k = 1 / (a + 1) + .. + 1 / (a + k),
@@ -16,12 +17,12 @@ static weft_array *number(weft_dtype d, double x) { return weft_cast(weft_scalar
 /* ---- Drawing ---- */
 
 static weft_array *attempt_gamma(const struct draw *d, weft_array *const word[], weft_array *const p[], weft_array **value) {
-  weft_array *less = weft_sub(p[0], number(d->in, 1. / 3)), *one = number(d->in, 1);
+  weft_array *less = weft_sub(p[0], number(d->in, 1. / 3)), *three = number(d->in, 3);
   weft_array *z = normal_of(word[0], d->in), *u = open_unit_of(word[1], d->in);
-  weft_array *v = weft_add(one, weft_div(z, weft_sqrt(weft_mul(less, number(d->in, 9)))));
+  weft_array *w = weft_div(z, weft_sqrt(weft_mul(less, number(d->in, 9)))), *v = weft_add(number(d->in, 1), w);
   weft_array *cube = weft_mul(weft_mul(v, v), v), *half = weft_mul(weft_mul(z, z), number(d->in, 0.5));
-  weft_array *log = weft_mul(weft_log(v), number(d->in, 3));
-  weft_array *most = weft_add(half, weft_mul(less, weft_add(weft_sub(one, cube), log)));
+  weft_array *log = weft_mul(weft_sub(weft_log1p(w), w), three), *bend = weft_mul(weft_mul(w, w), weft_add(three, w));
+  weft_array *most = weft_add(half, weft_mul(less, weft_sub(log, bend)));
   *value = weft_mul(less, cube);
   return weft_or(weft_lt(weft_log(u), most), weft_isnan(p[0])); /* below 0 the logarithm is nan, and nothing is below that */
 }

@@ -60,7 +60,7 @@ static weft_array *climb_poisson(const void *ctx, weft_array *const x[]) {
 static weft_array *log_poisson(weft_array *m, weft_array *k) {
   weft_array *x = plus(k, 1), *e = weft_div(weft_sub(x, m), m), *log = weft_log1p(e);
   weft_array *bend = weft_mul(m, weft_sub(weft_mul(plus(e, 1), log), e));
-  weft_array *root = weft_add(times(weft_log(x), 0.5), number(0.91893853320467274178));
+  weft_array *root = weft_add(times(weft_log1p(k), 0.5), number(0.91893853320467274178)); /* as functions have log(k + 1) */
   return weft_sub(weft_sub(weft_sub(log, bend), root), tail(x));
 }
 
