@@ -254,10 +254,10 @@ weft_array *call_rank(const struct name *row, PyObject *const arg[]) {
 static const char *const methods[] = { "linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf",
   "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased" };
 
-static int method_parse(PyObject *o) {
+static int method_parse(const char *fn, PyObject *o) {
   for (int i = 0; PyUnicode_Check(o) && i < (int)(sizeof methods / sizeof *methods); i++)
     if (!PyUnicode_CompareWithASCIIString(o, methods[i])) return i;
-  PyErr_Format(PyExc_ValueError, "quantile: there is no method %R", o);
+  PyErr_Format(PyExc_ValueError, "%s: there is no method %R", fn, o);
   return -1;
 }
 
@@ -270,28 +270,44 @@ static weft_array *share_along(weft_array *x, int axis) {
   return share.function(x, share.q, axis, (weft_quantile_method)share.method);
 }
 
+/* With these axes as one, the last. */
+static weft_array *axes_last(weft_array *x, int n, const int axes[]) {
+  int rank = weft_rank(x), order[WEFT_RANK_MAX], at = 0;
+  for (int k = 0, i = 0; k < rank; k++)
+    if (i < n && axes[i] == k) order[rank - n + i++] = k;
+    else order[at++] = k;
+  x = weft_transpose(x, order);
+  return n ? weft_flatten(x, rank - n, rank - 1) : weft_unsqueeze(x, -1);
+}
+
+static weft_array *axes_kept(weft_array *y, int first, int n, const int axes[]) {
+  for (int i = 0; i < n; i++) y = weft_unsqueeze(y, first + axes[i]);
+  return y;
+}
+
+/* y, whose first axis runs through the elements of q, with the axes of q instead. rest has the sizes of the others. */
+static weft_array *axes_of(weft_array *q, weft_array *y, weft_array *rest) {
+  weft_array *like = weft_cast(q, WEFT_U8);
+  for (int k = weft_rank(rest); k > 0; k--) like = weft_unsqueeze(like, -1);
+  return weft_reshape_like(y, weft_add(like, rest));
+}
+
 /* (a, q, axis, keepdims, method): the axes of q come first */
 weft_array *call_quantile(const struct name *row, PyObject *const arg[]) {
   weft_dtype exact = WEFT_F64;
-  int is_number = PyFloat_Check(arg[1]) || PyLong_Check(arg[1]);
+  int is_number = PyFloat_Check(arg[1]) || PyLong_Check(arg[1]), keeps = PyObject_IsTrue(arg[3]), n, axes[WEFT_RANK_MAX];
   weft_array *x = convert_array(arg[0], NULL, 0), *q = NULL;
   if (x) q = is_number ? convert_operand(arg[1]) : convert_array(arg[1], &exact, 0);
-  if (!q || (share.method = method_parse(arg[4])) < 0) return NULL;
+  if (!q || keeps < 0 || (share.method = method_parse(row->name, arg[4])) < 0) return NULL;
   share.function = (weft_array * (*)(weft_array *, weft_array *, int, weft_quantile_method)) row->function;
-  if (weft_rank(q) != 1) {
-    share.q = q;
-    return reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]);
-  }
-  int64_t m = weft_dim(q, 0);
-  weft_array *each[64], *all = NULL;
-  if (m < 0) return PyErr_Format(PyExc_ValueError, "%s: how many shares there are is not known yet", row->name), NULL;
-  if (m > 64) return PyErr_Format(PyExc_ValueError, "%s: 64 shares are the most, not %lld", row->name, (long long)m), NULL;
-  for (int64_t i = 0; i < m; i++) {
-    share.q = weft_at(q, 0, weft_integer(i));
-    if (!(each[i] = reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]))) return NULL;
-  }
-  all = weft_stack(0, (int)m, each);
-  return all;
+  share.q = q;
+  if (weft_rank(x) < 0 || weft_rank(q) <= 0) return reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]);
+  if (these_axes(arg[2], x, &n, axes)) return NULL;
+  weft_array *last = axes_last(x, n, axes), *sizes = weft_squeeze(weft_sum(weft_cast(weft_full_like(last, 0), WEFT_U8), -1), -1);
+  share.q = weft_reshape(q, 1, (int64_t[]){ WEFT_ANY });
+  weft_array *y = weft_moveaxis(share_along(last, weft_rank(last) - 1), -1, 0);
+  if (keeps) y = axes_kept(y, 1, n, axes), sizes = axes_kept(sizes, 0, n, axes);
+  return weft_rank(q) == 1 ? y : axes_of(q, y, weft_cast(sizes, WEFT_U8));
 }
 
 /* (a, v, side) */
@@ -309,6 +325,10 @@ weft_array *call_searchsorted_by(const struct name *row, PyObject *const arg[]) 
   if (arg[3] == Py_None) return call_searchsorted(row, arg);
   weft_array *a = convert_array(arg[0], NULL, 0), *order = a ? convert_array(arg[3], NULL, 0) : NULL;
   if (!order) return NULL;
+  int64_t n = weft_rank(a) == 1 && weft_rank(order) == 1 ? weft_dim(a, 0) : -1, m = n < 0 ? -1 : weft_dim(order, 0);
+  if (n >= 0 && m >= 0 && n != m)
+    return PyErr_Format(PyExc_ValueError, "searchsorted: a sorter of %lld places for %lld elements", (long long)m,
+                        (long long)n), NULL;
   PyObject *sorted = array_wrap(weft_take(a, 1, &order));
   weft_array *found = sorted ? call_searchsorted(row, (PyObject *[]){ sorted, arg[1], arg[2] }) : NULL;
   Py_XDECREF(sorted);

@@ -142,9 +142,24 @@ def test_quantiles_are_numpys(method, rng):
             np.testing.assert_allclose(np.asarray(weft.nanquantile(x, q, 1, method=method)), np.nanquantile(x, q, 1, method=method), rtol=1e-14, atol=1e-15)
 
 
+def test_shares_have_any_shape_and_number(rng):
+    x = rng.standard_normal((3, 4, 5))
+    for shape in ((0,), (1,), (3,), (70,), (2, 3), (3, 1)):
+        q = rng.random(shape)
+        for axis in (None, 1, -1, (0, 2), (2, 0), (0, 1, 2)):
+            for keepdims in (False, True):
+                call = lambda x, q: weft.quantile(x, q, axis, keepdims)
+                expected = np.quantile(x, q, axis, keepdims=keepdims)
+                for y in (call(x, q), weft.compile(call, shapes="any")(weft.array(x), weft.array(q))):
+                    assert y.shape == expected.shape
+                    np.testing.assert_allclose(np.asarray(y), expected, rtol=1e-14, atol=1e-15)
+    rows = weft.vmap(lambda x, q: weft.nanquantile(x, q, axis=(0, 1)), in_axes=(-1, None))(weft.array(x), weft.array([0.25, 0.5]))
+    np.testing.assert_allclose(np.asarray(rows), np.nanquantile(x, [0.25, 0.5], axis=(0, 1)).T, rtol=1e-14)
+
+
 def test_quantiles_refuse_and_differentiate():
     x = weft.array([3.0, 1.0, 2.0, 8.0])
-    for call in (lambda: weft.quantile(x, 1.5), lambda: weft.quantile(x, 0.5, method="middle"), lambda: weft.quantile(x, [[0.5]])):
+    for call in (lambda: weft.quantile(x, 1.5), lambda: weft.quantile(x, 0.5, method="middle"), lambda: weft.quantile(x, 0.5, method=None)):
         with pytest.raises(ValueError):
             call()
     assert weft.grad(lambda x: weft.quantile(x, 0.25))(x).tolist() == [0, 0.25, 0.75, 0]

@@ -13,10 +13,11 @@ static weft_array *replaced(weft_array *x, double by) {
   return may_be_nan(x) ? weft_where(weft_isnan(x), number_like(x, by), x) : x;
 }
 
-/* x is usable, with an axis it has: the message is fn's. */
-static bool fits(const char *fn, weft_array *x, int *axis, bool needs_order, weft_array **bad) {
-  if (needs_order ? !is_ordered(fn, x, bad) : !arrays_ok(fn, 1, &x, bad)) return false;
+/* x is usable, with an axis it has, and of those that choose with an element: the message is fn's. */
+static bool fits(const char *fn, weft_array *x, int *axis, bool chooses, weft_array **bad) {
+  if (chooses ? !is_ordered(fn, x, bad) : !arrays_ok(fn, 1, &x, bad)) return false;
   struct failure *why = axis_wrong(fn, x, axis);
+  if (!why && chooses) why = empty_check(fn, x->node, *axis);
   if (why) *bad = array_failed(why);
   return !why;
 }

@@ -5,6 +5,7 @@
  * in f64. A NaN among the elements makes the result NaN; those that leave NaN out count the others. */
 #include <math.h>
 #include "op/composed.h"
+#include "op/index.h"
 #include "op/select.h"
 
 /* Checked, on the last axis, with all axes as one if need be. NULL: *bad. */
@@ -68,23 +69,14 @@ static weft_array *median(weft_array *x, int axis) {
   return back(lowered(spoilt(y, last), last), axis);
 }
 
-/* Elements of sorted rows at these places, i64 [.., m] or [m]. */
-static weft_array *standing_at(weft_array *sorted, weft_array *at) {
-  const struct node *n = sorted->node;
-  bool is_open = n->rank && !dim_is_known(n->dims[n->rank - 1]); /* place 0 of none is one more, which nobody looks at */
-  if (is_open) sorted = weft_pad(sorted, -1, 0, 1, number_like(sorted, 0));
-  while (weft_rank(at) >= 0 && weft_rank(at) < weft_rank(sorted)) at = weft_unsqueeze(at, 0);
-  return weft_take_along(sorted, -1, at);
-}
-
 static weft_array *nanmedian(weft_array *x, int axis) {
   weft_array *bad, *last = turned("weft_nanmedian", x, &axis, &bad);
   if (!last) return bad;
   if (is_none(last)) return back(nothing_like(last), axis);
   weft_array *sorted = weft_sort(last, -1), *n = counted(last, true), *one = weft_integer(1), *none = weft_integer(0);
   while (weft_rank(n) >= 0 && weft_rank(n) < weft_rank(last)) n = weft_unsqueeze(n, 0);
-  weft_array *low = standing_at(sorted, weft_maximum(weft_shr(weft_sub(n, one), one), none));
-  weft_array *high = standing_at(sorted, weft_shr(n, one));
+  weft_array *low = array_standing_at(sorted, weft_maximum(weft_shr(weft_sub(n, one), one), none));
+  weft_array *high = array_standing_at(sorted, weft_shr(n, one));
   weft_array *is_odd = weft_eq(weft_and(n, one), one), *y = mean_of_two(low, weft_where(is_odd, low, high));
   return back(lowered(weft_where(weft_eq(n, none), no_number(y), y), last), axis);
 }
@@ -144,8 +136,8 @@ static weft_array *quantile_of(weft_array *last, weft_array *q, const struct met
   weft_array *end = weft_sub(count, weft_integer(1));
   divide(m->at, place_of(m, n, q), &before, &g);
   weft_array *sorted = weft_sort(last, -1), *none = weft_cast(weft_integer(0), WEFT_I64), *at = weft_cast(before, WEFT_I64);
-  weft_array *low = standing_at(sorted, weft_maximum(weft_minimum(at, end), none));
-  weft_array *high = standing_at(sorted, weft_maximum(weft_minimum(weft_add(at, weft_integer(1)), end), none)), *y;
+  weft_array *low = array_standing_at(sorted, weft_maximum(weft_minimum(at, end), none));
+  weft_array *high = array_standing_at(sorted, weft_maximum(weft_minimum(weft_add(at, weft_integer(1)), end), none)), *y;
   if (chooses_one(m->at)) y = weft_where(weft_eq(g, exactly(0)), low, high);
   else y = between(raised(low), raised(high), weft_cast(g, weft_dtype_of(raised(low))));
   if (!dtype_is_float(weft_dtype_of(y))) return y;
@@ -174,12 +166,25 @@ static weft_array *shares(const char *fn, weft_array *q, weft_quantile_method me
   return weft_where(weft_and(weft_ge(x, exactly(0)), weft_le(x, exactly(1))), x, exactly(NAN));
 }
 
+/* The shares of integers, of which one is chosen, and none is nan. */
+static weft_array *exact_shares(weft_array *q, weft_array *x, bool skips_nan) {
+  weft_array *has_some = weft_gt(weft_size(x, -1), weft_integer(0));
+  q = array_assert(q, weft_eq(q, q), WEFT_ERR_ARG, skips_nan ? "weft_nanquantile: a q is not in [0, 1], and no integer is nan"
+                                                             : "weft_quantile: a q is not in [0, 1], and no integer is nan");
+  return array_assert(q, has_some, WEFT_ERR_SHAPE, skips_nan ? "weft_nanquantile: nothing to choose from along an axis"
+                                                             : "weft_quantile: nothing to choose from along an axis");
+}
+
 static weft_array *quantile(const char *fn, weft_array *x, weft_array *q, int axis, weft_quantile_method method, bool skips_nan) {
   weft_array *bad, *last = turned(fn, x, &axis, &bad);
   if (!last) return bad;
   weft_array *each = shares(fn, q, method, &bad);
   if (!each) return bad;
   if (weft_rank(last) < 1) return last;
+  bool is_whole = chooses_one(methods[method].at) && !dtype_is_float(weft_dtype_of(last));
+  struct failure *why = is_whole ? empty_check(fn, last->node, -1 + weft_rank(last)) : NULL;
+  if (why) return array_failed(why);
+  if (is_whole) each = exact_shares(each, last, skips_nan);
   weft_array *y = is_none(last) ? weft_add(nothing_like(last), weft_cast(weft_mul(each, exactly(0)), dtype_float(weft_dtype_of(x))))
                                 : quantile_of(last, each, &methods[method], skips_nan);
   if (!chooses_one(methods[method].at)) y = lowered(y, last);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "op/complex.h"
+#include "op/composed.h"
 
 /* ---- Folds of tuples ---- */
 
@@ -76,14 +77,9 @@ static weft_array *sum_vjp(const struct rule *r, int k, weft_array *dy) {
 static weft_array *sum_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, weft_sum(dx, axis_of(r)); }
 
 /* d prod / dx_i is the product of the others: those before times those behind, so that a zero divides nothing. */
-static weft_array *before(weft_array *x, int axis) {
-  dim n = x->node->dims[axis];
-  weft_array *but_last = array_slice(x, axis, 0, n == 0 ? 0 : dim_sub(n, 1), 1);
-  return n == 0 ? x : weft_cumprod(weft_pad(but_last, axis, 1, 0, number_like(x, 1)), axis);
-}
-
 static weft_array *others(weft_array *x, int axis) {
-  return weft_mul(before(x, axis), weft_flip(before(weft_flip(x, axis), axis), axis));
+  weft_array *before = weft_before(weft_cumprod, x, axis), *behind = weft_before(weft_cumprod, weft_flip(x, axis), axis);
+  return weft_mul(before, weft_flip(behind, axis));
 }
 
 static weft_array *prod_vjp(const struct rule *r, int k, weft_array *dy) {
@@ -186,7 +182,7 @@ struct node *node_along(const struct op *op, struct node *x, int axis) {
   return along(op, x ? (weft_dtype)x->dtype : WEFT_F32, x, axis, true);
 }
 
-static struct failure *empty_check(const char *fn, const struct node *x, int axis) {
+struct failure *empty_check(const char *fn, const struct node *x, int axis) {
   bool is_empty = axis == WEFT_ALL ? dim_count(x->rank, x->dims) == 0 : x->dims[axis] == 0;
   return is_empty ? no_element(fn + sizeof "weft_" - 1, scope_origin(), x, axis) : NULL;
 }

@@ -334,8 +334,16 @@ static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const 
   if (is_wanted[0] && dy[0]) dx[0] = weft_put(zero, weft_take_along(zero, -1, order_of(r)), dy[0], WEFT_ADD);
 }
 
+weft_array *array_standing_at(weft_array *rows, weft_array *at) {
+  const struct node *n = rows->node;
+  bool is_open = n->rank && !dim_is_known(n->dims[n->rank - 1]); /* place 0 of none is one more, which nobody looks at */
+  if (is_open) rows = weft_pad(rows, -1, 0, 1, number_like(rows, 0));
+  while (weft_rank(at) >= 0 && weft_rank(at) < weft_rank(rows)) at = weft_unsqueeze(at, 0);
+  return weft_take_along(rows, -1, at);
+}
+
 static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  if (dx[0]) dy[0] = weft_take_along(dx[0], -1, order_of(r));
+  if (dx[0]) dy[0] = array_standing_at(dx[0], order_of(r));
 }
 
 static const struct many results = { n_results, type, vjp, jvp, library_batch };

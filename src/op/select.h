@@ -13,5 +13,6 @@ static inline int64_t select_first(const struct select_attr *a, int64_t n) {
 }
 
 void array_select(weft_array *x, const struct select_attr *, weft_array *y[2]); /* in order, and where they stood */
+weft_array *array_standing_at(weft_array *rows, weft_array *at); /* elements of rows [..,n] at places, i64 [..,m] or [m] */
 
 #endif
