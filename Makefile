@@ -98,7 +98,7 @@ mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; P
 mlx-leaks: build ## a million calls of all kinds through weft.mlx leave nothing behind; PYTHON=one that has NumPy and pytest
 	@WEFT_CALLS=1000000 PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) -m pytest -q -p no:cacheprovider python/test/test_mlx_leaks.py
 
-array-api: build ## the tests of the Python array API on weft: CHECKOUT=array-api-tests, PYTHON with pytest, hypothesis, ndindex
+array-api: build ## the tests of the Python array API on weft: CHECKOUT=array-api-tests, PYTHON with pytest, pytest-json-report, hypothesis, ndindex
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/array_api.py $(or $(CHECKOUT),$(error say CHECKOUT=a checkout of array-api-tests)) --jobs $(JOBS)
 
 pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor linalg", PYTHON with pytensor

@@ -3,8 +3,8 @@
 
     tools/array_api.py CHECKOUT [--jobs N] [--examples N] [--only text] [--write]
 
-CHECKOUT is a folder of its repository with its submodule array-api; pytest, hypothesis and ndindex must be installed, pytest-xdist for
-more than one job. test/array_api_expected.txt has the tests that are expected to fail, with a reason each: a failure that is not in
+CHECKOUT is a folder of its repository with its submodule array-api; pytest, pytest-json-report, hypothesis and ndindex must be
+installed, pytest-xdist for more than one job. test/array_api_expected.txt has the tests that are expected to fail, with a reason each: a failure that is not in
 it, or a test in it that passes, makes the run fail. --write adds those that fail to the file, and takes those that pass out."""
 import argparse
 import os
