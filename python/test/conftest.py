@@ -1,11 +1,16 @@
 """Every test leaves nothing behind: no node of an expression, no byte of an array."""
 import gc
+import os
 import sys
 import time
 
 import numpy as np
 import pytest
 import weft
+
+# Processes that tests start in other folders find the package too where the path to it was given as CONTRIBUTING.md has it.
+if os.environ.get("PYTHONPATH"):
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
 
 
 def pytest_collection_finish(session):
