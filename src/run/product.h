@@ -172,7 +172,8 @@ static inline int rows_of_part(const struct product *p, int64_t part) {
   return (int)(p->cut.part_rows + (part < p->cut.n_higher));
 }
 static inline int64_t panel_rows(const struct product *p, int64_t k) {
-  return round_up(divide_up(k, p->packs.together), p->unit->deep ? p->unit->deep : 1);
+  int64_t rows = p->packs.together > 1 ? divide_up(k, p->packs.together) : k;
+  return p->unit->deep ? round_up(rows, p->unit->deep) : rows;
 }
 
 /* Sums of fours do not begin at 0; those of tiles do. */
@@ -282,7 +283,8 @@ int fed_cell(struct worker *);                      /* the worker's cell and wha
 /* product.c; the kinds step_product and step_library_product (product_library.c) share it */
 struct product_kernels { struct piece_kernel next, made[2]; };
 void product_of(struct product *, const struct contraction *); /* but for memory */
-struct matrix product_operand(const struct product *, bool is_left, int64_t k); /* of the product that term k is of */
+/* That of the product which term k is of; *room: for one that is not the first. */
+const struct matrix *product_operand(const struct product *, bool is_left, int64_t k, struct matrix *room);
 void product_at(struct product *, const struct plan *, int step, struct run *, uint8_t *const base[], struct product_kernels *);
 bool product_is_empty(const struct contraction *);
 void product_stores(struct schedule *, struct step *, store_visitor *, void *of);

@@ -8,16 +8,23 @@
 
 int64_t product_share(int64_t n, int64_t i, int64_t of) { return of == 1 ? i * n : n / of * i + least(i, n % of); }
 
+/* i % of, and *i becomes i / of: most are 1 of small products, which would wait for the divisions. */
+static inline int64_t digit(int64_t *i, int64_t of) {
+  if (of == 1) return 0;
+  int64_t r = *i % of;
+  *i /= of;
+  return r;
+}
+
 static void find_cell(struct worker *w, int64_t i) {
   const struct product *p = w->p;
   struct cell *c = &w->cell;
-  int64_t row = i % p->cut.n_row_cells, column = i / p->cut.n_row_cells % p->cut.n_column_cells;
-  i /= p->cut.n_row_cells * p->cut.n_column_cells;
-  c->k = i % p->cut.n_blocks * p->block, i /= p->cut.n_blocks;
+  int64_t row = digit(&i, p->cut.n_row_cells), column = digit(&i, p->cut.n_column_cells);
+  c->k = digit(&i, p->cut.n_blocks) * p->block;
   c->part = product_share(p->cut.n_parts, row, p->cut.n_row_cells);
   c->column = product_share(p->cut.n_strips, column, p->cut.n_column_cells) * p->cut.width;
   w->batch = i;
-  for (int k = p->c->n_batch - 1; k >= 0; k--) c->batch[k] = i % p->c->batch[k], i /= p->c->batch[k];
+  for (int k = p->c->n_batch - 1; k >= 0; k--) c->batch[k] = digit(&i, p->c->batch[k]);
   c->parts = product_share(p->cut.n_parts, row + 1, p->cut.n_row_cells) - c->part;
   c->row = first_row(p, c->part);
   c->rows = first_row(p, c->part + c->parts) - c->row;

@@ -152,9 +152,10 @@ static struct operand_block made(struct worker *w, const struct matrix *x, int64
 
 /* A block of the right operand, where it stands or as its maker makes it. */
 struct operand_block right_block(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
-  struct matrix b = product_operand(w->p, false, row);
-  if (b.maker) return made(w, &w->p->b, row, column, rows, columns);
-  return (struct operand_block){ operand_corner(w, &b, term_of(w->p, row), column), b.row, b.column };
+  struct matrix room;
+  const struct matrix *b = product_operand(w->p, false, row, &room);
+  if (b->maker) return made(w, &w->p->b, row, column, rows, columns);
+  return (struct operand_block){ operand_corner(w, b, term_of(w->p, row), column), b->row, b->column };
 }
 
 static void pack(const struct product *p, const struct panel *x, bool is_left) {

@@ -99,12 +99,14 @@ static void multiply_strip(const struct worker *w, int64_t j, struct upper_left 
 
 void product_by_patches(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  bool begins = k % p->block == 0, ends = (k + n) % p->block == 0 || k + n == w->k;
+  bool begins = !k || k % p->block == 0, ends = k + n == w->k || (k + n) % p->block == 0;
   bool fetches = p->fetch.read ? k + n == w->k : w->batch + 1 < w->end && p->fetch.a_lines + p->fetch.b_lines;
-  struct matrix a = product_operand(p, true, k);
-  struct patch t = { .a_row = p->packs.a ? p->size : a.row, .a_k = a.column, .k = panel_rows(p, n), .adds = ends && k >= p->block };
-  struct upper_left u = { .a = p->packs.a ? w->a : left_corner(w, &a, w->cell.row, term_of(p, k)),
-                          .a_row = p->packs.a ? t.k * p->size : a.row };
+  struct matrix room;
+  const struct matrix *a = product_operand(p, true, k, &room);
+  struct patch t = { .a_row = p->packs.a ? p->size : a->row, .a_k = a->column, .k = panel_rows(p, n),
+                     .adds = ends && k >= p->block };
+  struct upper_left u = { .a = p->packs.a ? w->a : left_corner(w, a, w->cell.row, term_of(p, k)),
+                          .a_row = p->packs.a ? t.k * p->size : a->row };
   struct operand_block b = { 0 };
   place_sums(w, begins, ends, &u, &t);
   if (!p->packs.b) b = right_block(w, k, w->cell.column, n, w->cell.columns);
