@@ -3,7 +3,8 @@
  *
  *   calls [rounds [operations of the very long chain]]
  *   calls WORK rounds    one work alone, rounds of 100 each, nothing printed: bench/instructions counts them.
- *                        WORK: call, eval, graph, chain, grad, first, sum, softmax, norm, normgrad, scan, logp, mlp, block
+ *                        WORK: call, eval, graph, product, chain, grad, first, sum, softmax, norm, normgrad, scan, logp, mlp,
+ *                        block
  *
  * Times are processor time of one thread, the best of many short rounds, so that whatever else the machine does is left
  * out. */
@@ -76,6 +77,23 @@ static double tiny_graph(weft_array *x) {
     weft_scope_discard(s);
   }
   return (now() - start) / CALLS;
+}
+
+static weft_function *product(void) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(16, 16)), weft_input(WEFT_F32, WEFT_DIMS(16, 16)) };
+  weft_array *y = weft_matmul(in[0], in[1]);
+  return weft_compile(body, 2, in, 1, &y);
+}
+
+static void tiny_product(weft_function *f, weft_array *a) {
+  for (int i = 0; i < CALLS; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y;
+    weft_call(f, 2, (weft_array *[]){ a, a }, 1, &y);
+    must(weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
 }
 
 /* 200 multiplications and additions on 1024 elements, compiled. */
@@ -450,10 +468,10 @@ static void chain_grad(void) {
 }
 
 static bool alone(const char *work, int times) {
-  float data[8] = { 0 };
+  float data[16 * 16] = { 0 };
   weft_scope *outer = weft_scope_open();
-  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data);
-  weft_function *f = increment();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data), *square = weft_from(WEFT_F32, WEFT_DIMS(16, 16), data);
+  weft_function *f = increment(), *by = product();
   const struct sample *p = NULL;
   bool is_known = true;
   int unused;
@@ -462,6 +480,7 @@ static bool alone(const char *work, int times) {
     if (!strcmp(work, "call")) tiny_call(f, x, 1);
     else if (!strcmp(work, "eval")) tiny_call(f, x, 0);
     else if (!strcmp(work, "graph")) tiny_graph(x);
+    else if (!strcmp(work, "product")) tiny_product(by, square);
     else if (!strcmp(work, "chain")) for (int k = 0; k < CALLS; k++) chain_cost(WIDTH, 0x5a5a5a5a);
     else if (!strcmp(work, "grad")) for (int k = 0; k < CALLS; k++) chain_grad();
     else if (p) for (int k = 0; k < CALLS; k++) first_result(p, &unused);
