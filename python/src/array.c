@@ -67,15 +67,15 @@ PyObject *array_from(PyObject *o) {
   return op_end(s, convert_array(o, NULL, 0));
 }
 
-int64_t array_word(PyObject *self, int rank) {
-  return (int64_t)(mlx_check(self) != 0) << 16 | (int64_t)weft_dtype_of(array_handle(self)) << 8 | rank;
+int64_t array_word(PyObject *self, weft_dtype t, int rank) {
+  return (int64_t)(mlx_check(self) != 0) << 16 | (int64_t)t << 8 | rank;
 }
 
 int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
   weft_dtype t;
   int rank = weft_describe(array_handle(self), &t, word + 1);
   if (rank < 0) return -1;
-  word[0] = array_word(self, rank);
+  word[0] = array_word(self, t, rank);
   return 1 + rank;
 }
 

@@ -37,7 +37,7 @@ PyObject *array_wrap(weft_array *);                  /* a new object that owns i
 PyObject *array_wrap_as(PyTypeObject *, weft_array *);
 int array_assign(PyObject *self, weft_array *);      /* self names this one from now on */
 PyObject *array_from(PyObject *);                    /* the object itself if it is an array, else one made of it */
-int64_t array_word(PyObject *, int rank);            /* its flavour, its dtype, its rank: what compiled functions are chosen by */
+int64_t array_word(PyObject *, weft_dtype, int rank); /* its flavour, its dtype, its rank: what compiled functions are chosen by */
 int array_describe(PyObject *, int64_t word[1 + WEFT_RANK_MAX]); /* that word, then the sizes: how many words; -1: a size
                                                         is not known yet, and no exception is set */
 /* Which sizes a compiled function is for: those of its arguments; those that are 1, as only these stretch; or it says itself. */

@@ -95,18 +95,19 @@ static void long_begins(void *ctx) {
 }
 
 static void work_begin(struct work *w) {
-  *w = (struct work){ .can_watch = !working && is_main_thread(), .outside = working };
+  struct work **here = &working; /* to look for a thread's own costs a call */
+  *w = (struct work){ .can_watch = !*here && is_main_thread(), .outside = *here };
   if (w->can_watch) {
     interrupted = 0;
     weft_cancel_when(&interrupted);
   }
-  working = w;
+  *here = w;
   weft_before_long(long_begins, w);
 }
 
 static void work_end(struct work *w) {
   working = w->outside;
-  weft_before_long(working ? long_begins : NULL, working);
+  weft_before_long(w->outside ? long_begins : NULL, w->outside);
   if (w->can_watch) weft_cancel_when(NULL);
   if (w->without) PyEval_RestoreThread(w->without);
   if (w->is_watching) PyOS_setsig(SIGINT, before);

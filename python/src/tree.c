@@ -120,7 +120,7 @@ static PyObject *signature(PyObject *module, PyObject *args) {
     int rank;
     if (!array_check(a)) { PyErr_SetString(PyExc_TypeError, "signature: a list of arrays is expected"); goto end; }
     if (convert_open_dims(a, &rank, out + at + 1)) goto end;
-    out[at] = array_word(a, rank);
+    out[at] = array_word(a, weft_dtype_of(array_handle(a)), rank);
     array_open(open, rank, out + at + 1);
     at += 1 + rank;
   }

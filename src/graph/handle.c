@@ -200,16 +200,18 @@ struct node *array_node(weft_array *a) {
   return n;
 }
 
+static int owners_of(const weft_array *a) { return atomic_load_explicit(&a->owners, memory_order_relaxed); }
+static void set_owners(weft_array *a, int n) { atomic_store_explicit(&a->owners, n, memory_order_relaxed); }
+static bool has_owner(const weft_array *a) { return owners_of(a) & ~HELD_BY_SCOPE; }
+
 /* Nodes know how many of their names have owners, and how many of these have no scope any more. */
 
-static bool has_owner(const weft_array *a) { return atomic_load_explicit(&a->owners, memory_order_relaxed) & ~HELD_BY_SCOPE; }
-
-static void count_owned(struct node *n, int by) { atomic_fetch_add_explicit(&n->n_owned, by, memory_order_relaxed); }
-static void count_loose(struct node *n, int by) { atomic_fetch_add_explicit(&n->n_loose, by, memory_order_relaxed); }
+static uint64_t name_of(const weft_array *a) { return (has_owner(a) ? NAME_OWNED : 0) + (a->scope ? 0 : NAME_LOOSE); }
+static void count_names(struct node *n, uint64_t by) { atomic_fetch_add_explicit(&n->names, by, memory_order_relaxed); }
 
 static void name(weft_array *a, struct node *n) {
-  if (has_owner(a)) count_owned(a->node, -1), count_owned(n, 1);
-  if (!a->scope) count_loose(a->node, -1), count_loose(n, 1);
+  uint64_t by = name_of(a);
+  if (by) count_names(a->node, -by), count_names(n, by);
   a->node = n;
 }
 
@@ -306,12 +308,10 @@ weft_status weft_check(weft_array *a) {
 
 /* ---- Owning ---- */
 
-/* Whoever gave up the last owner, or the scope, may still be looking at it. */
+/* Neither an owner nor the scope has it any more; it is held by this thread, and freed up. */
 static void end(weft_array *a) {
   struct caller *me = caller();
-  seize(a);
   struct node *n = a->node;
-  if (!a->scope) count_loose(n, -1);
   a->tag = HANDLE_GONE;
   a->node = NULL;
   free_up(a);
@@ -325,7 +325,8 @@ static bool is_alive(weft_array *a) { return a && a != &no_memory && a->tag == H
 weft_array *weft_own(weft_array *a) {
   if (!is_alive(a)) return a;
   seize(a);
-  if (!(atomic_fetch_add(&a->owners, 1) & ~HELD_BY_SCOPE)) count_owned(a->node, 1);
+  if (!has_owner(a)) count_names(a->node, NAME_OWNED);
+  set_owners(a, owners_of(a) + 1);
   free_up(a);
   return a;
 }
@@ -334,11 +335,11 @@ weft_array *weft_own(weft_array *a) {
 void weft_disown(weft_array *a) {
   if (!is_alive(a)) return;
   seize(a);
-  int now = atomic_load(&a->owners);
-  while (now & ~HELD_BY_SCOPE && !atomic_compare_exchange_weak(&a->owners, &now, now - 1)) continue;
-  if ((now & ~HELD_BY_SCOPE) == 1) count_owned(a->node, -1);
-  free_up(a);
+  int now = owners_of(a);
+  if ((now & ~HELD_BY_SCOPE) == 1) count_names(a->node, -(now == 1 ? name_of(a) : NAME_OWNED));
+  if (now & ~HELD_BY_SCOPE) set_owners(a, now - 1);
   if (now == 1) end(a);
+  else free_up(a);
 }
 
 static bool is_ready(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY; }
@@ -350,12 +351,14 @@ static __attribute__((noinline)) void forget(struct node *n) {
   node_release(n);
 }
 
-/* A name that outlives its scope: what has its value by now could be differentiated in the scope, and forgets how it was
- * made with it. */
+/* The scope gives it up. A name that outlives its scope: what has its value by now could be differentiated in the scope, and
+ * forgets how it was made with it. */
 static void loosen(weft_array *a) {
   seize(a);
+  set_owners(a, owners_of(a) - HELD_BY_SCOPE);
+  if (!has_owner(a)) return end(a);
   a->scope = NULL;
-  count_loose(a->node, 1);
+  count_names(a->node, NAME_LOOSE);
   struct node *n = is_ready(a->node) ? node_retain(a->node) : NULL;
   free_up(a);
   if (n) forget(n);
@@ -382,9 +385,8 @@ void scope_drop_handles(struct weft_scope *s) {
   bool is_last = s->handles && !has_names(s->outside);
   for (struct weft_array *h; (h = s->handles);) {
     unlink_from(h);
-    if (has_owner(h)) loosen(h);
-    else if (is_last) let_go(h);
-    if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
+    if (is_last && !has_owner(h)) let_go(h);
+    loosen(h);
   }
 }
 
@@ -402,7 +404,7 @@ weft_array *composing_end(struct composing c, weft_array *y) {
     older = h->next;
     if (h == y || has_owner(h)) continue;
     unlink_from(h);
-    if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
+    loosen(h);
   }
   return y;
 }

@@ -43,8 +43,8 @@ static void fill(struct node *n, const struct op *op, weft_dtype dtype, int rank
   n->attr = (char *)n + aligned(sizeof *n);
   n->dims = (dim *)((char *)n->attr + aligned(attr_bytes));
   n->in = (struct node **)(n->dims + rank);
-  if (rank) memcpy(n->dims, dims, (size_t)rank * sizeof *dims);
-  if (n_in) memcpy(n->in, in, (size_t)n_in * sizeof *in);
+  for (int i = 0; i < rank; i++) n->dims[i] = dims[i]; /* few: a call of memcpy takes longer */
+  for (int i = 0; i < n_in; i++) n->in[i] = in[i];
   if (attr_bytes) memcpy(n->attr, attr, attr_bytes);
 }
 
@@ -96,10 +96,16 @@ void value_free(struct node *n, struct value *v) {
 
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                        struct node *const in[], const void *attr, size_t attr_bytes) {
+  for (int i = 0; i < n_in; i++) node_retain(in[i]);
+  return node_take(op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+}
+
+struct node *node_take(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in, struct node *const in[],
+                       const void *attr, size_t attr_bytes) {
   bool is_open = may_be_told(op, rank, dims);
   size_t room = gets_room(op, is_open) ? value_bytes(rank) : 0;
   struct node *n = mem_alloc(node_bytes(is_open ? rank + n_was(rank) : rank, n_in, attr_bytes) + room);
-  if (!n) return NULL;
+  if (!n) return nodes_release(n_in, in), NULL;
   fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
   n->has_room = room;
   if (is_open) n->was = (dim *)(n->in + n_in);
@@ -110,7 +116,7 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   bool is_trusting = false, is_told = false;
   for (int i = 0; is_open && i < rank; i++) dim_retain(n->dims[i]);
   for (int i = 0; i < n_in; i++) {
-    const struct node *in_i = node_retain(n->in[i]);
+    const struct node *in_i = n->in[i];
     places |= in_i->place, is_trusting |= node_is_trusting(in_i), is_told |= node_is_told(in_i);
   }
   atomic_init(&n->is_told, is_told);
@@ -159,8 +165,10 @@ __attribute__((no_sanitize("thread"))) void node_tell(struct node *n, int k, dim
  * A node without references waits in the list of the thread that dropped the last one. Whatever its end drops (inputs,
  * buffers whose owner calls back, loop bodies) joins the list instead of nesting. */
 
+/* Who has the only reference gives it up to nobody: none but results of a call that has several are found without one. */
 static bool is_last(struct node *n) {
   INVARIANT(atomic_load(&n->refs) > 0);
+  if (atomic_load_explicit(&n->refs, memory_order_acquire) == 1 && !item_has_siblings(n)) return true;
   return atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) == 1;
 }
 
@@ -207,10 +215,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t epoch;
 static struct node *forgetting;
 
+static void set_inputs(struct node *n, int n_in) { __atomic_store_n(&n->n_in, n_in, __ATOMIC_RELAXED); }
+
 void node_drop_history(struct node *n) {
   if (!n->n_in) return;
   if (item_has_siblings(n)) item_leave(n);
-  n->n_in = 0;
+  set_inputs(n, 0);
   n->history_dropped = true;
   node_set_told(n, false); /* nothing leads to other values any more */
   node_retain(n)->next = forgetting;
@@ -219,12 +229,12 @@ void node_drop_history(struct node *n) {
 
 void node_hide_history(struct node *n) {
   if (!n->n_in) return;
-  n->n_in = 0;
+  set_inputs(n, 0);
   n->history_dropped = true;
 }
 
 void node_show_history(struct node *n) {
-  n->n_in = n->n_made;
+  set_inputs(n, n->n_made);
   n->history_dropped = false;
 }
 

@@ -48,8 +48,8 @@ struct node {
   _Atomic bool is_told;    /* its sizes, or those of what it is made of, are numbers that a run has told, and would be others on
                               other values */
   uint8_t place;           /* 1 + the device it is placed on, as one of its inputs is; 0: on none; PLACE_TWO: inputs disagree */
-  _Atomic int32_t n_owned; /* handles that name it and have an owner */
-  _Atomic int32_t n_loose; /* those of them whose scope has ended: their owners alone keep them */
+  _Atomic uint64_t names;  /* handles that name it and have an owner, in the low half; in the high half those of them whose scope
+                              has ended: their owners alone keep them */
   int n_in;
   uint32_t attr_bytes;
   uint64_t serial;         /* age: later nodes have larger ones */
@@ -84,16 +84,26 @@ struct local {
 /* Nodes come with one reference for the caller; inputs are retained. NULL: out of memory. */
 struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[], int n_in, struct node *const in[],
                        const void *attr, size_t attr_bytes);
+/* The same, but the caller's references to the inputs become those of the node; without memory they are released. */
+struct node *node_take(const struct op *, weft_dtype, int rank, const dim dims[], int n_in, struct node *const in[],
+                       const void *attr, size_t attr_bytes);
 struct node *node_retain(struct node *);
 void node_release(struct node *);                     /* NULL: nothing; iterative */
 int64_t node_live(void);
 /* Whether an owner alone keeps it: asked for, it is stored and forgets what it was made of. */
-static inline bool node_is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
+#define NAME_OWNED UINT64_C(1)
+#define NAME_LOOSE (UINT64_C(1) << 32)
+static inline uint64_t node_names(const struct node *n) { return atomic_load_explicit(&n->names, memory_order_relaxed); }
+static inline int node_n_loose(const struct node *n) { return (int)(node_names(n) >> 32); }
+static inline bool node_is_loose(const struct node *n) { return node_names(n) >= NAME_LOOSE; }
+static inline bool node_is_owned(const struct node *n) { return (uint32_t)node_names(n) > 0; }
 static inline uint64_t node_first(const struct node *n) { return n->copy_of ? n->copy_of : n->serial; }
 static inline uint64_t node_same(const struct node *n) { return n->same_as ? n->same_as : n->serial; }
 uint64_t node_serial(void);                           /* of the youngest */
 struct value *value_make(struct node *);              /* zeros, for this node; NULL: out of memory */
 void value_free(struct node *, struct value *);       /* one that was made for it, what it refers to left alone; NULL: nothing */
+/* Whether it has inputs: they may go without the lock, and of a ready node do not come back. */
+static inline bool node_has_history(const struct node *n) { return __atomic_load_n(&n->n_in, __ATOMIC_RELAXED) > 0; }
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 void node_forget(struct node *);                      /* the same, but while a trace is open, when the last one ends */
 void nodes_forget_deferred(void);                     /* the last trace has ended; graph lock not held */

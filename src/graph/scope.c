@@ -21,7 +21,7 @@ uint64_t scope_origin(void) { return caller()->origin; }
 static struct weft_scope *open_in(struct caller *me, struct weft_scope *outside) {
   struct weft_scope *s = spare_pop(&me->scopes);
   if (!s && !(s = spare_take(&spares, sizeof *s))) return NULL;
-  *s = (struct weft_scope){ .outside = outside, .born = node_serial(), .thread = me->id, .tag = SCOPE_OPEN };
+  s->outside = outside, s->born = node_serial(), s->thread = me->id, s->tag = SCOPE_OPEN; /* the rest is zeros */
   return me->current = s;
 }
 

@@ -12,8 +12,8 @@ struct weft_array {
   struct node *node;            /* never NULL; only array_swap changes it, so others read it through array_node */
   struct weft_scope *scope;     /* NULL: has ended, an owner keeps it */
   struct weft_array *next, **link;
-  _Atomic int owners;           /* and a bit while the scope is open (handle.c) */
-  _Atomic uint32_t held_by;     /* not 0: somebody of that process (handle.c) reads or changes `node` */
+  _Atomic int owners;           /* and a bit while the scope is open (handle.c); changed by whom it is held by */
+  _Atomic uint32_t held_by;     /* not 0: somebody of that process (handle.c) reads or changes the node or owners */
   struct pin *pins;             /* run/pin.c */
   uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
 };

@@ -42,16 +42,18 @@ static struct node *asked(weft_array *a) {
 }
 
 weft_dtype weft_dtype_of(weft_array *a) {
-  struct node *n = asked(a);
-  weft_dtype d = n ? (weft_dtype)n->dtype : WEFT_BOOL;
-  node_release(n);
+  const struct node *n = array_look(a);
+  if (!n) return WEFT_BOOL;
+  weft_dtype d = (weft_dtype)n->dtype;
+  array_looked(a);
   return d;
 }
 
 int weft_rank(weft_array *a) {
-  struct node *n = asked(a);
-  int rank = n ? n->rank : -1;
-  node_release(n);
+  const struct node *n = array_look(a);
+  if (!n) return -1;
+  int rank = n->rank;
+  array_looked(a);
   return rank;
 }
 

@@ -10,7 +10,7 @@
 /* A copy of a call has its own results. */
 static void hold(const void *attr) {
   struct call_attr *call = (struct call_attr *)(uintptr_t)attr;
-  call->items = NULL;
+  atomic_init(&call->items, NULL);
   function_retain(call->function);
 }
 
@@ -39,18 +39,22 @@ static bool has_inner_size(const struct weft_function *f, const struct dim_table
   return false;
 }
 
+/* Takes over a reference to the call. */
 static struct node *lazy_item(struct node *call, const struct node *out, const struct dim_table *bound, int k) {
   dim dims[WEFT_RANK_MAX];
   for (int d = 0; d < out->rank; d++) dims[d] = dim_in(bound, out->dims[d]);
-  return node_make(&op_item, out->dtype, out->rank, dims, 1, &call, &(struct item_attr){ k }, sizeof(struct item_attr));
+  return node_take(&op_item, out->dtype, out->rank, dims, 1, &call, &(struct item_attr){ k }, sizeof(struct item_attr));
 }
 
 static void call_lazily(struct weft_function *f, struct node *const in[], const struct dim_table *bound, weft_array *out[]) {
   struct call_attr attr = { f, f->n_out, trusts_are_open(&f->trusts, bound), NULL };
-  struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in, &attr, sizeof attr);
+  struct node *call = node_take(&op_call, WEFT_I64, 0, NULL, f->n_in, in, &attr, sizeof attr);
   atomic_store_explicit(&calls_some, true, memory_order_relaxed);
-  for (int k = 0; k < f->n_out; k++) out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
-  node_release(call);
+  for (int k = 0; k < f->n_out; k++) {
+    if (call && k + 1 < f->n_out) node_retain(call);
+    out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
+  }
+  if (!f->n_out) node_release(call);
 }
 
 static void fail_all(int m, weft_array *out[], struct failure *f) {
@@ -74,6 +78,7 @@ static void call_at_once(struct weft_function *f, struct node *const in[], weft_
     for (int k = 0; k < f->n_out; k++) out[k] = array_of(named(made[k]));
   else fail_all(f->n_out, out, why ? why : fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
   mem_free(made);
+  nodes_release(f->n_in, in);
 }
 
 /* Numbers without dtype of their own take that of the input. */
@@ -132,6 +137,7 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
 const struct op op_call = { .name = "call", .kind = OP_CALL, .again = again, .hold = hold, .drop = drop, .trusts = trusts,
                             .many = &call_many };
 
+/* Takes over the references to the arguments. */
 static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   struct failure *why = NULL;
   dim few[16];
@@ -139,7 +145,7 @@ static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   bool ok = true;
   for (int i = 0; ok && i < f->n_in; i++) ok = fit_dtype(f, i, &in[i], &why) && fit_sizes(f, i, &in[i], &why);
   ok = ok && function_bind(f, "weft_call", in, &bound, &why);
-  if (!ok) fail_all(f->n_out, out, why);
+  if (!ok) nodes_release(f->n_in, in), fail_all(f->n_out, out, why);
   else if (has_inner_size(f, &bound)) call_at_once(f, in, out);
   else call_lazily(f, in, &bound, out);
   dim_table_free(&bound);
@@ -162,11 +168,7 @@ void weft_call(weft_function *f, int n, weft_array *const in[], int m, weft_arra
   struct node *few[16], **node = n <= 16 ? few : mem_alloc((size_t)n * sizeof *node);
   if (!node) return fail_all(m, out, fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
   weft_array *bad;
-  if (arrays_nodes("weft_call", n, in, node, &bad)) {
-    call(f, node, out);
-    nodes_release(n, node);
-  } else {
-    for (int k = 0; k < m; k++) out[k] = bad;
-  }
+  if (arrays_nodes("weft_call", n, in, node, &bad)) call(f, node, out);
+  else for (int k = 0; k < m; k++) out[k] = bad;
   if (node != few) mem_free(node);
 }

@@ -207,9 +207,8 @@ static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, i
   if (why) return array_of_bad(why, n, node);
   bool ok = true;
   for (int i = 0; i < n; i++) ok &= (node[i] = node_broadcast(node_cast(node[i], in[i]), rank, dims)) != NULL;
-  struct node *y = ok ? node_make(op, out, rank, dims, n, node, NULL, 0) : NULL;
-  nodes_release(n, node);
-  return array_of(y);
+  if (!ok) return nodes_release(n, node), array_of(NULL);
+  return array_of(node_take(op, out, rank, dims, n, node, NULL, 0));
 }
 
 /* Numbers that meet a dtype are rounded to it before anybody asks whether they are 0. */

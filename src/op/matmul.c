@@ -91,9 +91,8 @@ static weft_array *product(const char *fn, struct node *n[2], weft_dtype t) {
   for (int i = 0; i < 2; i++) n[i] = with_batch(node_cast(n[i], t), n_batch, d);
   d[n_batch] = rows;
   d[n_batch + 1] = columns;
-  struct node *y = n[0] && n[1] ? node_make(&op_matmul, dtype_of_sum(t), n_batch + 2, d, 2, n, NULL, 0) : NULL;
-  nodes_release(2, n);
-  return array_of(y);
+  if (!n[0] || !n[1]) return nodes_release(2, n), array_of(NULL);
+  return array_of(node_take(&op_matmul, dtype_of_sum(t), n_batch + 2, d, 2, n, NULL, 0));
 }
 
 /* b with the inner length of a, which it was taken to equal. */

@@ -161,7 +161,8 @@ static struct node *number_as(const struct node *x, weft_dtype d) {
 
 struct node *node_cast(struct node *x, weft_dtype d) {
   if (!x || (x->dtype == d && !x->weak)) return x;
-  struct node *n = x->weak ? number_as(x, d) : node_make(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
+  if (!x->weak) return node_take(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
+  struct node *n = number_as(x, d);
   node_release(x);
   return n;
 }
@@ -229,24 +230,17 @@ static struct node *agreed(struct node *x, int rank, const dim dims[]) {
 struct node *node_broadcast(struct node *x, int rank, const dim dims[]) {
   if (!x || dims_equal(x->rank, x->dims, rank, dims)) return x;
   if (!(x = agreed(x, rank, dims)) || dims_equal(x->rank, x->dims, rank, dims)) return x;
-  struct node *n = node_make(&op_broadcast, x->dtype, rank, dims, 1, &x, NULL, 0);
-  node_release(x);
-  return n;
+  return node_take(&op_broadcast, x->dtype, rank, dims, 1, &x, NULL, 0);
 }
 
 struct node *node_reshape(struct node *x, int rank, const dim dims[]) {
   if (!x || dims_equal(x->rank, x->dims, rank, dims)) return x;
-  struct node *n = node_make(&op_reshape, x->dtype, rank, dims, 1, &x, NULL, 0);
-  node_release(x);
-  return n;
+  return node_take(&op_reshape, x->dtype, rank, dims, 1, &x, NULL, 0);
 }
 
 struct node *node_size(struct node *x, int axis, dim size) {
   if (!x) return NULL;
-  struct node *n = node_make(&op_size, WEFT_I64, 0, NULL, 1, &x, &(struct size_attr){ size, axis },
-                             sizeof(struct size_attr));
-  node_release(x);
-  return n;
+  return node_take(&op_size, WEFT_I64, 0, NULL, 1, &x, &(struct size_attr){ size, axis }, sizeof(struct size_attr));
 }
 
 /* ---- For rules ---- */

@@ -162,8 +162,10 @@ static void end(struct buffer *b) {
 
 static void take(struct buffer *b, uint64_t what) { atomic_fetch_add_explicit(&b->counts, what, memory_order_relaxed); }
 
+/* Who has all that is counted gives it up to nobody. */
 static void give(struct buffer *b, uint64_t what) {
-  if (atomic_fetch_sub_explicit(&b->counts, what, memory_order_acq_rel) == what) end(b);
+  if (atomic_load_explicit(&b->counts, memory_order_acquire) == what ||
+      atomic_fetch_sub_explicit(&b->counts, what, memory_order_acq_rel) == what) end(b);
 }
 
 struct buffer *buffer_retain(struct buffer *b) { return take(b, REF), b; }

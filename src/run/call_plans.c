@@ -105,9 +105,14 @@ static bool meet(int64_t **word, bool notes, int64_t value) {
   return *(*word)++ == value;
 }
 
-static bool is_for(int64_t *word, bool notes, int n_in, struct node *const in[], int n, struct node *const item[]) {
+/* What stands first of it: the device, and how products are computed. */
+static int64_t first_word(const struct node *item) {
   const struct eval_settings *s = eval_settings();
-  bool same = meet(&word, notes, 16 * device_for(item[0], s) + eval_products(s));
+  return 16 * device_for(item, s) + eval_products(s);
+}
+
+static bool is_for(int64_t *word, bool notes, int64_t first, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  bool same = meet(&word, notes, first);
   for (int i = 0; same && i < n; i++) same = meet(&word, notes, ((const struct item_attr *)item[i]->attr)->k);
   for (int i = 0; same && i < n_in; i++) {
     for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, in[i]->dims[d]);
@@ -240,7 +245,8 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
 
 static struct call_plan *find(struct plan_set *s, int n_in, struct node *const in[], int n, struct node *const item[]) {
   struct call_plan *e = atomic_load_explicit(&s->entry, memory_order_acquire);
-  while (e && (e->n_items != n || !is_for(e->word, false, n_in, in, n, item))) e = e->next;
+  int64_t first = first_word(item[0]);
+  while (e && (e->n_items != n || !is_for(e->word, false, first, n_in, in, n, item))) e = e->next;
   return e;
 }
 
@@ -250,7 +256,7 @@ static struct failure *plan_entry(struct weft_function *f, struct node *const in
   struct node **alias = mem_alloc(sizeof *alias * (size_t)(f->n_in + 1));
   bool ok = e && alias && (e->word = mem_alloc(sizeof *e->word * (size_t)n_words(f->n_in, in, n)));
   for (int i = 0; ok && i < f->n_in; i++) ok = (alias[i] = alias_of(in[i])) != NULL;
-  if (ok) e->n_items = n, is_for(e->word, true, f->n_in, in, n, item);
+  if (ok) e->n_items = n, is_for(e->word, true, first_word(item[0]), f->n_in, in, n, item);
   struct failure *failure = ok ? plan_call(f, alias, n, item, e) : no_memory();
   if (alias) nodes_release(f->n_in, alias);
   mem_free(alias);
@@ -359,7 +365,8 @@ static bool are_there(int n, struct node *const node[]) {
   return true;
 }
 
-static struct failure *run_items(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
+static struct failure *run_items(struct node *call, int n, struct node *item[], struct eval_settings *settings,
+                                 const struct heirs *heirs) {
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
   const struct eval_options only_them = { .only_targets = true };
@@ -367,7 +374,7 @@ static struct failure *run_items(struct node *call, int n, struct node *item[], 
   if (!are_there(call->n_in, call->in) && eval_nodes(call->n_in, call->in, &only_them, &failure)) return failure;
   struct plan_set *s = set_of(f);
   if (!s) return no_memory();
-  eval_settings()->place = item[0]->place;
+  settings->place = item[0]->place;
   struct call_plan *e = find(s, f->n_in, call->in, n, item);
   if (e) return run_call(e, f, n, item, call->in, heirs);
   failure = plan_entry(f, call->in, n, item, &e);
@@ -392,34 +399,36 @@ static bool is_left_open(struct node *call, const struct results *r) {
 
 /* What is wanted does not fail because something beside it does; but what was given up is not tried again. */
 static __attribute__((noinline)) struct failure *run_with_held(struct node *call, const struct results *r,
-                                                               const struct heirs *heirs) {
-  bool is_job = job_is_here() && device_for(r->item[0], eval_settings());
+                                                               struct eval_settings *s, const struct heirs *heirs) {
+  bool is_job = job_is_here() && device_for(r->item[0], s);
   bool is_for_fewer = is_job && (!are_there(call->n_in, call->in) || is_left_open(call, r));
-  struct failure *f = is_for_fewer ? NULL : run_items(call, r->n, r->item, heirs);
+  struct failure *f = is_for_fewer ? NULL : run_items(call, r->n, r->item, s, heirs);
   bool is_over = f ? failure_status(f) == WEFT_ERR_CANCELLED || job_is_put_off() : !is_for_fewer;
   if (is_over) return f;
   failure_release(f);
-  return run_items(call, r->n_wanted, r->item, heirs);
+  return run_items(call, r->n_wanted, r->item, s, heirs);
 }
 
 /* Once an item has its value, another thread may make it forget the call: whoever found it holds it, since the lock. */
 struct failure *eval_call(struct node *call, const struct results *r, int n_heirs, struct heir heir[]) {
-  int before = eval_settings()->place;
+  struct eval_settings *s = eval_settings();
+  int before = s->place;
   struct heirs all = { n_heirs, heir, call, r->forgets }, *heirs = n_heirs || r->some_forget ? &all : NULL;
   bool has_held = r->n > r->n_wanted;
-  struct failure *f = has_held ? run_with_held(call, r, heirs) : run_items(call, r->n, r->item, heirs);
-  eval_settings()->place = before;
+  struct failure *f = has_held ? run_with_held(call, r, s, heirs) : run_items(call, r->n, r->item, s, heirs);
+  s->place = before;
   if (has_held && !f) results_forget(r);
   return f;
 }
 
 /* The same of a call that has one result. */
 static inline struct failure *run_single(struct node *call, struct node *item[], int n_heirs, struct heir heir[]) {
-  int before = eval_settings()->place;
-  bool forgets = !n_heirs && node_is_loose(item[0]) && !eval_settings()->check;
+  struct eval_settings *s = eval_settings();
+  int before = s->place;
+  bool forgets = !n_heirs && node_is_loose(item[0]) && !s->check;
   struct heirs all = { n_heirs, heir, call, &forgets };
-  struct failure *f = run_items(call, 1, item, n_heirs || forgets ? &all : NULL);
-  eval_settings()->place = before;
+  struct failure *f = run_items(call, 1, item, s, n_heirs || forgets ? &all : NULL);
+  s->place = before;
   return f;
 }
 

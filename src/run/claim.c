@@ -55,11 +55,20 @@ static struct failure *verdict_of(const struct eval *e, const struct run *r, int
   return f;
 }
 
+/* The buffer of a target, with a reference: that of the run, if it is the last one that stands there. */
+static struct buffer *buffer_of(const struct eval *e, const struct run *r, int i, int store) {
+  const struct store *s = &e->plan->schedule->store[store];
+  struct buffer *b = s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[store];
+  if (s->leaf >= 0 || s->target != i) return buffer_retain(b);
+  r->out[store] = NULL;
+  return b;
+}
+
 static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
   const struct output *o = &e->plan->schedule->output[i];
   if (o->is_number) return;
   const struct store *s = &e->plan->schedule->store[o->place.store];
-  v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
+  v->buf = buffer_of(e, r, i, o->place.store);
   v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)e->target[i]->dtype) : 0);
   memcpy(v->stride, o->place.stride, sizeof *v->stride * e->target[i]->rank);
 }
@@ -141,12 +150,18 @@ static bool shows_file(const struct eval *e) {
   return false;
 }
 
+static bool some_leaf_may(const struct eval *e) {
+  int i = 0;
+  while (i < e->n_leaves && !donate_may(e->leaf[i])) i++;
+  return i < e->n_leaves;
+}
+
 /* Updates must be all that is left to do, and nothing may fail behind them. What a job does on the way to its targets, and the
  * updates of a scope that is closed by one, overwrite nothing. */
 bool eval_may_donate(const struct eval *e) {
+  if (!e->plan->schedule->n_gifts || e->settings.check || !some_leaf_may(e)) return false;
   bool is_on_the_way = job_is_here() && !e->in_background, closes = e->in_background && e->n_heirs;
-  return e->plan->schedule->n_gifts && !e->settings.check && !is_on_the_way && !closes &&
-         !(e->n_heirs && (e->had_ready || shows_file(e)));
+  return !is_on_the_way && !closes && !(e->n_heirs && (e->had_ready || shows_file(e)));
 }
 
 /* Finds the leaves that die. What is seen of the targets by others has no history from now on. Lock held. */
@@ -384,13 +399,14 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int 
   if (!forgets) return eval_no_memory();
   if (heirs) e.n_heirs = heirs->n, e.heir = heirs->heir, e.call = heirs->call;
   for (int i = 0; heirs && i < n; i++) forgets[i] = heirs->forgets[i];
-  for (int i = 0; heirs && i < n_leaves; i++) node_retain(leaf[i]);
+  bool may_donate = heirs && eval_may_donate(&e);
+  for (int i = 0; may_donate && i < n_leaves; i++) node_retain(leaf[i]);
   graph_lock();
   bool is_ours = eval_claim(&e);
-  if (is_ours && heirs && eval_may_donate(&e)) eval_donate(&e), spare_twins(&e);
+  if (is_ours && may_donate) eval_donate(&e), spare_twins(&e);
   graph_unlock();
   struct failure *f = is_ours ? eval_run_or_give_up(&e) : NULL;
-  if (heirs) nodes_release(n_leaves, leaf);
+  if (may_donate) nodes_release(n_leaves, leaf);
   mem_free(e.dies);
   if (forgets != few) mem_free(forgets);
   return f;

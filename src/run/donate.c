@@ -78,11 +78,6 @@ static bool mark_dying(struct donation *d, const struct view *v) {
   return some;
 }
 
-static bool some_may(const struct donation *d) {
-  for (int i = 0; i < d->n_leaves; i++) if (donate_may(d->leaf[i])) return true;
-  return false;
-}
-
 static bool is_end(const struct node *n) { return is_ready(n) || n->op->kind == OP_LEAF; }
 
 static bool look_round(const struct donation *d, struct view *v) {
@@ -97,7 +92,7 @@ static bool look_round(const struct donation *d, struct view *v) {
 
 bool donate_find(struct donation *d) {
   struct view v = { 0 };
-  bool some = some_may(d) && look_round(d, &v) && mark_dying(d, &v);
+  bool some = look_round(d, &v) && mark_dying(d, &v);
   if (some) {
     name_heirs(d, &v);
     some = mark_dying(d, &v);

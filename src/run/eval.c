@@ -210,7 +210,7 @@ static struct failure *compute(struct eval *e) {
 /* Drops the history of what was asked for, once it has its value and, if need be, was checked. */
 static inline void forget(int n, struct node *const asked[]) {
   bool some = false;
-  for (int i = 0; i < n; i++) some |= node_is_loose(asked[i]);
+  for (int i = 0; i < n; i++) some |= node_is_loose(asked[i]) && node_has_history(asked[i]);
   if (!some) return;
   graph_lock();
   for (int i = 0; i < n; i++)

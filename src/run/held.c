@@ -53,8 +53,6 @@ static void holding_end(struct holding *s) {
 /* ---- Who holds it ---- */
 
 static int refs_of(const struct node *n) { return atomic_load_explicit(&n->refs, memory_order_relaxed); }
-static bool is_owned(const struct node *n) { return atomic_load_explicit(&n->n_owned, memory_order_relaxed) > 0; }
-static int n_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed); }
 
 /* What has memory of its own if it is stored, and somebody outside the list refers to it. */
 static inline bool is_held(const struct holding *s, int i) {
@@ -66,7 +64,7 @@ static inline bool is_held(const struct holding *s, int i) {
 /* All who hold it are owners, and no scope is open that it belongs to. */
 static bool is_loose(const struct holding *s, int i) {
   const struct node *n = s->list->node[i];
-  return n_loose(n) && refs_of(n) <= s->uses[i] + n_loose(n);
+  return node_is_loose(n) && refs_of(n) <= s->uses[i] + node_n_loose(n);
 }
 
 static bool is_small(const struct node *n) {
@@ -147,7 +145,8 @@ static bool is_worth_it(struct holding *s, int i) {
   if (!(s->reach[i] & REACHED)) return false;
   if (n->was_needed) return true;
   bool is_cheap = is_small(n), is_full = s->reach[i] & FULL;
-  return is_full && is_cheap && is_owned(n) ? true : (is_full || is_cheap) && is_far(s, i); /* an owner may hold a view of it */
+  if (is_full && is_cheap && node_is_owned(n)) return true; /* an owner may hold a view of it */
+  return (is_full || is_cheap) && is_far(s, i);
 }
 
 /* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */
@@ -221,7 +220,7 @@ static bool has_history(const struct node *n) { return n->n_in && atomic_load(&n
 static void find_scoped(struct holding *s) {
   for (int i = s->list->n; i-- > 0;) {
     const struct node *n = s->list->node[i];
-    if (s->uses[i] != INT32_MAX && refs_of(n) > s->uses[i] + n_loose(n)) s->reach[i] |= REACHED;
+    if (s->uses[i] != INT32_MAX && refs_of(n) > s->uses[i] + node_n_loose(n)) s->reach[i] |= REACHED;
     for (int k = 0; s->reach[i] & REACHED && k < n_below(s, i); k++) s->reach[n->in[k]->slot] |= REACHED;
   }
 }

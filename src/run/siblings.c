@@ -35,7 +35,7 @@ struct beside { uint64_t wanted; bool has_names; }; /* wanted: the mark of those
 
 /* A name of an open scope alone does not hold it: all results of a call have one, and it goes with the scope. */
 static bool is_held(const struct node *n, bool has_names) {
-  return !has_names || atomic_load_explicit(&n->n_owned, memory_order_relaxed) > 0 || refs_of(n) > 1;
+  return !has_names || node_is_owned(n) || refs_of(n) > 1;
 }
 
 /* What has no owner is held by expressions, which have owners if no scope has a name. */

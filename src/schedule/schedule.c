@@ -289,6 +289,7 @@ static bool find_outputs(struct work *w) {
     o->is_number = s != NULL;
     if (s) o->bits = scalar_bits(s, (weft_dtype)w->target[t]->dtype);
     else if (!place_needed(w, w->target[t], &o->place)) return false;
+    else w->out->store[o->place.store].target = t;
   }
   return true;
 }

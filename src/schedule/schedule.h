@@ -19,6 +19,7 @@ struct store {
   int64_t bytes;     /* of an allocated one; of a leaf that stands dense, row by row, its elements; else 0 */
   int64_t offset;    /* allocated and no output: its place in the plan's block of memory */
   bool is_output;    /* becomes the buffer of targets: allocated on its own */
+  int target;        /* an output: the last of them */
   int first, last;   /* steps between which it is alive */
 };
 
