@@ -403,7 +403,8 @@ typedef enum {
   WEFT_LINEAR, WEFT_LOWER, WEFT_HIGHER, WEFT_NEAREST, WEFT_MIDPOINT, WEFT_INVERTED_CDF, WEFT_AVERAGED_INVERTED_CDF,
   WEFT_CLOSEST_OBSERVATION, WEFT_INTERPOLATED_INVERTED_CDF, WEFT_HAZEN, WEFT_WEIBULL, WEFT_MEDIAN_UNBIASED, WEFT_NORMAL_UNBIASED
 } weft_quantile_method;
-weft_array *weft_quantile(weft_array *x, weft_array *q, int axis, weft_quantile_method);     /* nan wins, and of nothing */
+weft_array *weft_quantile(weft_array *x, weft_array *q, int axis, weft_quantile_method);     /* nan wins, and of nothing; an error
+                                                       where one of integers is chosen, and of such a q that is nan */
 weft_array *weft_nanquantile(weft_array *x, weft_array *q, int axis, weft_quantile_method);  /* of what is no nan */
 
 /* Over several axes as over one that runs through their elements, row by row: weft_over(weft_mean, x, WEFT_AXES(0, -1)).
@@ -559,8 +560,8 @@ weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  
 weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);  /* every row along the axis in its own order */
 weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once);
                                /* rows of x, [n,..], so many as like has elements, in its shape (NULL: one); with probability
-                                  p [n] over its sum, of which only what is above 0 counts; NULL: all the same. is_once: no row
-                                  twice; those without a chance come last then */
+                                  p [n] over its sum, which is above 0 and finite; NULL: all the same. is_once: no row twice.
+                                  A p below 0 or nan, and fewer above 0 than are drawn, or none, are WEFT_ERR_ARG */
 weft_array *weft_random_multivariate_normal(weft_array *key, weft_array *like, weft_array *mean, weft_array *cov);
                                /* mean [..,n] + L normal, L L' = cov [..,n,n]; like: [..,n]; NULL: as mean */
 weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
@@ -588,7 +589,8 @@ weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, we
                                  weft_array *mask_b);   /* of blocks [block, block] that a mask lets count, the others being 0;
                                                            bools, or numbers that multiply; NULL: all */
 weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments);  /* a[:,i:j] b[i:j,:] for every pair (i, j)
-                                                           of the integers [..,2]: [..,m,n] */
+                                                           of the integers [..,2], from 0 to the inner length, else
+                                                           WEFT_ERR_INDEX: [..,m,n]; 0 where i is not below j */
 weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of n = m 2^k elements with m 1, 12, 20 or 28, times a
                                                            matrix of signs: Paley's or Williamson's of order m by that of 2^k,
                                                            (-1)^(bits that i and j share); times scale; 0: 1 / sqrt(n) */

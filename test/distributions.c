@@ -621,6 +621,25 @@ TEST(categorical_draws_of_nothing_are_minus_one) {
   weft_scope_discard(s);
 }
 
+TEST(choices_refuse_chances_that_are_none) {
+  weft_scope *s = weft_scope_open();
+  weft_array *key = weft_random_key(1), *x = weft_iota(weft_full(WEFT_I32, WEFT_DIMS(3), 0), 0), *two = weft_full(WEFT_I32, WEFT_DIMS(2), 0);
+  static const double none[][3] = { { 0, 0, 0 }, { 1, -1, 1 }, { 1, NAN, 1 }, { 1, INFINITY, 1 }, { 1e308, 1e308, 0 } };
+  for (int k = 0; k < 5; k++)
+    for (int is_once = 0; is_once < 2; is_once++) {
+      weft_array *y = weft_random_choice(key, two, x, f64s(3, none[k]), is_once);
+      EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
+      EXPECT(!strncmp(weft_message(), "weft_random_choice: ", 20));
+    }
+  weft_array *p = f64s(3, (double[]){ 0, 2, 0 }), *y = weft_random_choice(key, two, x, p, 1);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_random_choice: fewer p are above 0 than different rows are drawn");
+  EXPECT_F64(weft_cast(weft_random_choice(key, two, x, p, 0), WEFT_F64), 1, 1);
+  EXPECT_F64(weft_cast(weft_random_choice(key, NULL, x, p, 1), WEFT_F64), 1);
+  EXPECT_OK(weft_check(weft_random_choice(key, weft_slice(two, 0, 0, 0, 1), x, f64s(3, none[0]), 0))); /* nothing is drawn */
+  weft_scope_discard(s);
+}
+
 TEST(vectors_and_covariances_that_do_not_fit_are_named) {
   weft_scope *s = weft_scope_open();
   weft_array *y = weft_random_multivariate_normal(weft_random_key(1), NULL, weft_full(WEFT_F32, WEFT_DIMS(2), 0), weft_full(WEFT_F32, WEFT_DIMS(1, 1), 1));

@@ -205,6 +205,10 @@ TEST(exponentials_of_what_counts_and_pairs_that_turn) {
   EXPECT_F64(weft_exp(weft_log_softmax_where(x, mask, 0)), 0.5, 0.5, 0);
   EXPECT_F64(weft_exp(weft_logsumexp_where(x, mask, 0)), 2);
   EXPECT_F64(weft_exp(weft_logsumexp_where(x, none, WEFT_ALL)), 0);
+  weft_array *moves = VECTOR(1, 1, 1), *lse[] = { weft_logsumexp_where(x, mask, 0), weft_logsumexp_where(x, none, 0) }, *d[2];
+  weft_jvp(1, &x, &moves, 2, lse, d);
+  EXPECT_F64(d[0], 1);
+  EXPECT_F64(d[1], 0); /* as in reverse mode */
   EXPECT_BAD(weft_softmax_where(x, mask, 1), WEFT_ERR_SHAPE, "weft_softmax_where");
   EXPECT_BAD(weft_logsumexp_where(x, VECTOR(1, 2), 0), WEFT_ERR_SHAPE, "weft_logsumexp_where");
   weft_rope_options quarter = { .dims = 2, .scale = 1.5707963267948966, .offset = weft_integer(1) }; /* turns by 90 degrees a place */

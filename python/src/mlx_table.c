@@ -178,8 +178,6 @@ static weft_array *call_total(const struct name *row, PyObject *const arg[]) {
 
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
 static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
-  int64_t n = weft_dim(x, axis);
-  if (n <= 0) return n < 0 ? (raise_no_size(x, axis), NULL) : x;
   weft_array *start = op == weft_cumsum ? weft_integer(0) : op == weft_cumprod ? weft_integer(1) : NULL;
   weft_dtype d = weft_dtype_of(x);
   if (!start && d > WEFT_I64) start = weft_scalar(op == cummax_of ? -1.0 / 0.0 : 1.0 / 0.0);
@@ -190,8 +188,8 @@ static weft_array *without_itself(weft_array *x, along op, int axis, int backwar
     else if (!is_signed) start = is_max ? weft_integer(0) : weft_not(weft_cast(weft_integer(0), d));
     else start = weft_integer(is_max ? -top - 1 : top);
   }
-  weft_array *rest = weft_slice(x, axis, backwards ? 1 : 0, backwards ? n : n - 1, 1);
-  return weft_pad(rest, axis, backwards ? 0 : 1, backwards ? 1 : 0, weft_cast(start, d));
+  weft_array *more = weft_pad(x, axis, !backwards, backwards, weft_cast(start, d));
+  return backwards ? weft_slice(more, axis, 1, WEFT_END, 1) : weft_slice(more, axis, 0, -1, 1);
 }
 
 /* (a, axis, reverse, inclusive, dtype) */

@@ -233,9 +233,40 @@ def test_functions_made_of_others_are_called_by_their_own_names():
         (lambda: weft.pad(weft.zeros((0, 3)), 1, "edge"), "^pad: axis 0 is empty"),
         (lambda: weft.random.normal(key, shape=(2, -3)), "random.normal: the size -3 on axis 1 is negative"),
         (lambda: weft.random.bits(key, shape=-1), "random.bits: the size -1 on axis 0 is negative"),
+        (lambda: weft.nanquantile(x, 0.5, method="middle"), "^nanquantile: there is no method 'middle'"),
+        (lambda: weft.nanpercentile(x, 101), "^nanpercentile: q is 101, not in"),
+        (lambda: weft.histogram_bin_edges(x, 3, (2, 1)), "^histogram_bin_edges: the range is"),
+        (lambda: weft.nanmax(x[:0], axis=0), r"^nanmax: nothing to choose from in \[0,4\] along axis 0"),
+        (lambda: weft.nanargmin(x[:0], axis=0), "^nanargmin: nothing to choose from"),
+        (lambda: weft.softmax(x, 1, where=[True, False]), "^softmax: "),
+        (lambda: weft.logsumexp(x, 1, where=[True, False]), "^logsumexp: "),
+        (lambda: weft.searchsorted([3.0, 1.0, 2.0], x, sorter=[1, 2]), "^searchsorted: a sorter of 2 places for 3 elements"),
+        (lambda: weft.cov(m), "^cov: of one or two axes, not of 3"),
+        (lambda: weft.histogramdd([x[0], x[0, :3]]), r"^histogramdd: coordinates \[4\] and \[3\]"),
+        (lambda: weft.scan(lambda c, x: (c, weft.flatnonzero(x)), 0, x), r"^scan: .* has as many rows as a loop inside has steps"),
+        (lambda: weft.quantile(weft.zeros((3, 0), weft.int8), 0.5, 1, method="lower"), r"^quantile: nothing to choose from in \[3,0\] along axis 1"),
     ]:
         with pytest.raises(ValueError, match=text):
             call()
+    with pytest.raises(TypeError, match="^unique: not of complex64"):
+        weft.unique(weft.array([1j]))
+
+
+def test_an_index_out_of_range_is_of_the_function_that_was_called_in_maps_too():
+    x, q = weft.zeros((2, 3)), [weft.stack([y] * 3) for y in weft.quantize(weft.ones((2, 64)))]
+    for call, args, text in [
+        (lambda x, i: weft.take_along_axis(x, i, 1), (x, weft.array([[5], [0]])), "take_along_axis: the index 5"),
+        (lambda x, i: x[i], (x, weft.array([7])), "(an index|take): the index 7"),
+        (lambda x, i: weft.gather_mm(x, weft.zeros((2, 3, 2)), rhs_indices=i), (x, weft.array([2])), "gather_mm: the index 2"),
+        (lambda x, i: weft.gather_qmm(x, *q, rhs_indices=i), (weft.ones((2, 64)), weft.array([0, 3])), "gather_qmm: the index 3"),
+    ]:
+        for f in (call, weft.compile(call, shapes="any")):
+            with pytest.raises(IndexError, match="^" + text):
+                weft.eval(f(*args))
+        with pytest.raises(IndexError, match="^" + text):
+            weft.eval(weft.vmap(call)(*(weft.stack([a, a]) for a in args)))
+        with pytest.raises(IndexError, match="^" + text):
+            weft.eval(weft.vmap(call, in_axes=(None, 0))(args[0], weft.stack([args[1]] * 2)))
 
 
 @pytest.mark.parametrize("call, words", [

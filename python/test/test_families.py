@@ -391,6 +391,11 @@ def test_products_of_chosen_matrices_and_parts(rng):
     assert not np.isnan(np.asarray(weft.segmented_mm(x[0], holes, [[1, 7]]))).any()
     with pytest.raises(ValueError, match="segmented_mm: the segments"):
         weft.segmented_mm(x[0], y, [[0.0, 1.0]])
+    for ends in ([0, 8], [9, 12], [-1, 7], [2, -3]):
+        for call in (weft.segmented_mm, weft.compile(weft.segmented_mm, shapes="any")):
+            with pytest.raises(IndexError, match="^segmented_mm: a segment begins or ends outside of the inner axis"):
+                weft.eval(call(weft.array(x[0]), weft.array(y), weft.array([[0, 2], ends])))
+    assert not np.asarray(weft.segmented_mm(x[0], y, [[5, 2]])).any()
 
 
 def test_powers_inner_products_and_signs(rng):

@@ -159,6 +159,14 @@ def test_choices_have_their_chances():
     for call in (lambda: weft.random.choice(key, 3, 4, replace=False), lambda: weft.random.choice(key, 0), lambda: weft.random.choice(key, 3, p=[0.5, 0.5])):
         with pytest.raises(ValueError):
             call()
+    draw = lambda p, replace=True: weft.random.choice(key, 3, 2, replace, p)
+    for p, replace, text in (([0.0, 0, 0], True, "no p is above 0"), ([1.0, -1, 1], True, "p has a number below 0"), ([1.0, np.nan, 1], True, "p has a number below 0, a nan"),
+                             ([0.0, 1, 0], False, "fewer p are above 0 than different rows are drawn")):
+        rows = weft.array([[0.2, 0.3, 0.5], p])
+        for call in (lambda: draw(p, replace), lambda: weft.compile(lambda p: draw(p, replace), shapes="any")(weft.array(p)),
+                     lambda: weft.vmap(lambda p: draw(p, replace))(rows), lambda: weft.scan(lambda c, p: (c, draw(p, replace)), 0, rows)[1]):
+            with pytest.raises(ValueError, match=f"^random.choice: {text}"):
+                weft.eval(call())
 
 
 def test_ends_that_the_dtype_does_not_have_are_refused():

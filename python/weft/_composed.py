@@ -811,13 +811,15 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     """
     as_rows = lambda x: atleast_2d(x) if rowvar or x.ndim < 2 else _core.transpose(x)
     m = as_rows(_floats(m))
+    if m.ndim > 2:
+        raise ValueError(f"{_core.called()}: of one or two axes, not of {m.ndim}")
     if y is not None:
         m = _core.concatenate([m, as_rows(_floats(y))], 0)
     n = _sizes(m)[1] - ((not bias) if ddof is None else ddof)
     d = m - _core.mean(m, 1, True)
     n = builtins.max(n, 0) if isinstance(n, (int, float)) else _core.astype(_core.maximum(n, 0), _core.real(d).dtype)
     c = _core.matmul(d, _core.conj(_core.transpose(d))) / n
-    return c.reshape(()) if _is_one(_sizes(c)[0]) else c
+    return c.reshape(()) if _is_one(_sizes(m)[0]) else c
 
 
 def corrcoef(x, y=None, rowvar=True):

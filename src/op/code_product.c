@@ -4,6 +4,7 @@
  * weft_dequantize gives in f32. Everything that does not multiply matrices side by side, one for one, is chosen by places: batches
  * that stretch, and rows of a map. */
 #include <string.h>
+#include "op/index.h"
 #include "op/quantize.h"
 
 /* ---- the step: in x[.., m, k], words, scales and biases [.., rows, ..], places of x and of words i64; out [.., m, n] ---- */
@@ -325,7 +326,7 @@ static weft_array *given_places(const char *fn, weft_array *x, weft_array *at) {
   if (weft_rank(all) < 0) return all;
   if (weft_rank(all) > 1) all = weft_flatten(all, 0, -1);
   if (weft_rank(all) == 0) all = weft_unsqueeze(all, 0);
-  return weft_take(all, 1, &at);
+  return array_take(all, 1, &at, BY_GATHER_QMM);
 }
 
 static weft_array *as_batch(weft_array *x) {

@@ -2,6 +2,7 @@
  * number. */
 #include <math.h>
 #include "op/composed.h"
+#include "op/index.h"
 
 /* Places of the elements at -before .. n + after - 1; outside they repeat. */
 static weft_array *places(weft_padding how, weft_array *i, weft_array *n) {
@@ -23,6 +24,10 @@ static weft_array *counted(weft_array *x, int axis, int64_t before, int64_t afte
   return weft_sub(weft_iota(longer, 0), weft_integer(before));
 }
 
+static weft_array *taken(weft_array *x, int axis, weft_array *at) {
+  return weft_moveaxis(array_take(weft_moveaxis(x, axis, 0), 1, &at, BY_PAD), 0, axis);
+}
+
 static weft_array *standing(weft_array *v, weft_array *x, int axis) {
   for (int k = axis + 1; k < weft_rank(x); k++) v = weft_unsqueeze(v, -1);
   return v;
@@ -32,7 +37,7 @@ static weft_array *standing(weft_array *v, weft_array *x, int axis) {
 static weft_array *ramp(weft_array *x, int axis, int64_t before, int64_t after, weft_array *end) {
   weft_dtype d = weft_dtype_of(x), in = dtype_is_float(d) || dtype_is_complex(d) ? d : WEFT_F64;
   weft_array *i = counted(x, axis, before, after), *n = weft_size(x, axis), *at = places(WEFT_PAD_EDGE, i, n);
-  weft_array *edge = weft_cast(weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &at), 0, axis), in);
+  weft_array *edge = weft_cast(taken(x, axis, at), in);
   weft_array *out = weft_maximum(weft_neg(i), weft_sub(weft_add(i, weft_integer(1)), n)); /* how far outside; 0 and less: inside */
   weft_array *width = weft_where(weft_lt(i, weft_integer(0)), weft_integer(before ? before : 1), weft_integer(after ? after : 1));
   weft_array *part = weft_div(weft_cast(weft_maximum(out, weft_integer(0)), WEFT_F64), weft_cast(width, WEFT_F64));
@@ -43,9 +48,11 @@ static weft_array *ramp(weft_array *x, int axis, int64_t before, int64_t after, 
   return weft_where(is_out, weft_cast(y, d), weft_cast(edge, d));
 }
 
-/* The same number everywhere outside: a fold of all that is inside. */
+/* The same number everywhere outside: a fold of all that is inside. A size that was open may turn out to be 0. */
 static weft_array *around(weft_array *x, int axis, int64_t before, int64_t after, weft_array *fold(weft_array *, int)) {
-  weft_array *y = fold(x, axis);
+  weft_array *y = fold(x, axis), *has_some = weft_gt(weft_size(x, axis), weft_integer(0));
+  if (!dim_is_known(x->node->dims[axis]))
+    y = array_assert(y, has_some, WEFT_ERR_SHAPE, "weft_pad_with: an axis is empty: there is nothing to continue");
   weft_dtype d = weft_dtype_of(x);
   if (weft_dtype_of(y) != d) y = weft_cast(dtype_is_inexact(d) ? y : weft_round(y), d);
   weft_array *part[3], *in[] = { weft_repeat(y, axis, before), x, weft_repeat(y, axis, after) };
@@ -76,6 +83,5 @@ weft_array *weft_pad_with(weft_array *x, int axis, int64_t before, int64_t after
     case WEFT_PAD_MEAN: return around(x, axis, before, after, weft_mean);
     case WEFT_PAD_EDGE: case WEFT_PAD_REFLECT: case WEFT_PAD_SYMMETRIC: case WEFT_PAD_WRAP: break;
   }
-  weft_array *at = places(how, counted(x, axis, before, after), weft_size(x, axis));
-  return weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &at), 0, axis);
+  return taken(x, axis, places(how, counted(x, axis, before, after), weft_size(x, axis)));
 }

@@ -5,6 +5,7 @@
  * whose length only a run tells is true of these sizes: what depends on one is planned when it is known, in the body of a loop
  * it may be another one in every step, and rows of a map that differ in it are an error. Nothing else knows of them. */
 #include "graph/dtype.h"
+#include "op/composed.h"
 #include "op/extent.h"
 #include "op/said.h"
 #include "op/sort.h"
@@ -185,7 +186,8 @@ static weft_array *is_nan(weft_array *x) { return weft_ne(x, x); }
 static weft_array *without_minus_0(weft_array *x) { return dtype_is_float(weft_dtype_of(x)) ? weft_add(x, number_like(x, 0)) : x; }
 
 weft_array *weft_unique(weft_array *x, weft_array **first, weft_array **inverse, weft_array **counts) {
-  weft_array *all = flat(x), *order = weft_argsort(without_minus_0(all), 0), *sorted = array_take(all, 1, &order, BY_TAKE);
+  weft_array *bad, *all = is_ordered("weft_unique", x, &bad) ? flat(x) : bad;
+  weft_array *order = weft_argsort(without_minus_0(all), 0), *sorted = array_take(all, 1, &order, BY_TAKE);
   weft_array *before = weft_roll(sorted, 0, 1), *place = weft_iota(order, 0);
   weft_array *differs = weft_ne(sorted, before);
   differs = weft_logical_and(differs, weft_logical_not(weft_logical_and(is_nan(sorted), is_nan(before))));

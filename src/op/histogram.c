@@ -163,12 +163,25 @@ weft_array *weft_histogram(weft_array *x, weft_array *edges, weft_array *weights
 
 /* ---- of several coordinates ---- */
 
+static struct failure *coordinates_wrong(const char *fn, int n, weft_array *const x[]) {
+  struct shape_text s, t;
+  for (int k = 1; k < n; k++) {
+    const struct node *a = x[0]->node, *b = x[k]->node;
+    bool meet = a->rank == b->rank;
+    for (int j = 0; j < a->rank && meet; j++) meet = sizes_meet(fn, a->dims[j], b->dims[j]);
+    if (!meet) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: coordinates %s and %s", fn, shape_show(a, &s), shape_show(b, &t));
+  }
+  return NULL;
+}
+
 static weft_array *histogramdd(int n, weft_array *const x[], weft_array *const edges[], weft_array *weights, int is_density) {
   static const char fn[] = "weft_histogramdd";
   weft_array *bad, *e[WEFT_RANK_MAX], *slot = NULL, *is_in = NULL;
   dim dims[WEFT_RANK_MAX];
   if (n < 1 || n > WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: %d coordinates", fn, n);
   if (!arrays_ok(fn, n, x, &bad) || !arrays_ok(fn, n, edges, &bad)) return bad;
+  struct failure *why = coordinates_wrong(fn, n, x);
+  if (why) return array_failed(why);
   weights = weights_of(fn, x[0], weights, &bad);
   if (bad) return bad;
   for (int k = 0; k < n; k++) {

@@ -7,12 +7,17 @@
 
 static int n_index(const struct rule *r) { return r->n_in - 1; }
 
+/* Another take by the same call of the user's. */
+static weft_array *taken_too(const struct rule *r, weft_array *x, int n, weft_array *const index[]) {
+  return array_take(x, n, index, (int)((const struct take_attr *)r->node->attr)->by);
+}
+
 static weft_array *take_vjp(const struct rule *r, int k, weft_array *dy) {
   return k ? NULL : array_scatter(zeros_like(r->in[0]), dy, n_index(r), r->in + 1, WEFT_ADD);
 }
 
 static weft_array *take_jvp(const struct rule *r, int k, weft_array *dx) {
-  return k ? NULL : weft_take(dx, n_index(r), r->in + 1);
+  return k ? NULL : taken_too(r, dx, n_index(r), r->in + 1);
 }
 
 static bool any_mapped(int n, const bool is_mapped[]) {
@@ -57,7 +62,7 @@ void array_active_indices(const struct rule *r, int first, const bool is_mapped[
 /* Only x is mapped: its rows stand behind the indexed axes and come to the front again. */
 static weft_array *take_rows(const struct rule *r) {
   int n = n_index(r), rank_of_index = weft_rank(r->in[1]);
-  return weft_moveaxis(weft_take(weft_moveaxis(r->in[0], 0, n), n, r->in + 1), rank_of_index, 0);
+  return weft_moveaxis(taken_too(r, weft_moveaxis(r->in[0], 0, n), n, r->in + 1), rank_of_index, 0);
 }
 
 static weft_array *take_batch(const struct rule *r, const bool is_mapped[]) {
@@ -65,9 +70,9 @@ static weft_array *take_batch(const struct rule *r, const bool is_mapped[]) {
   weft_array *active[WEFT_RANK_MAX], *index[WEFT_RANK_MAX + 1];
   if (!any_mapped(n, is_mapped + 1)) return take_rows(r);
   array_active_indices(r, 1, is_mapped, active);
-  if (!is_mapped[0]) return weft_take(r->in[0], n, active);
+  if (!is_mapped[0]) return taken_too(r, r->in[0], n, active);
   array_row_indices(r->in[0]->node->dims[0], n, active, is_mapped + 1, index);
-  return weft_take(r->in[0], n + 1, index);
+  return taken_too(r, r->in[0], n + 1, index);
 }
 
 static struct node *take_node(struct node *x, int n, struct node *const index[], int by) {

@@ -632,8 +632,8 @@ static bool sizes_stay(const struct making *m, struct failure **failure) {
       struct shape_text t;
       const char *is_chosen = "weft_choose: %s has as many rows as a loop makes steps, which only that side tells: in a "
                               "function, choose what is computed from the rows";
-      const char *is_looped = "weft_loop: %s has as many rows as a loop inside has steps, which may be others in the next step: it "
-                              "cannot be carried or stacked";
+      const char *is_looped = "weft_loop_close: %s has as many rows as a loop inside has steps, which may be others in the next "
+                              "step: it cannot be carried or stacked";
       *failure = fail(WEFT_ERR_SHAPE, m->body[k]->origin, m->parts->own ? is_chosen : is_looped, shape_show(m->body[k], &t));
       return false;
     }

@@ -16,7 +16,7 @@ static weft_array *counted(const char *fn, along *of, weft_array *x, weft_array 
   if (why || weft_check(mask)) return why ? array_failed(why) : mask;
   weft_array *a = with_infinities(weft_cast(x, dtype_float(weft_dtype_of(x))));
   weft_array *y = of(weft_where(mask, a, number_like(a, -INFINITY)), axis);
-  return lowered(keeps ? weft_where(mask, y, number_like(y, otherwise)) : y, x);
+  return lowered(weft_where(keeps ? mask : weft_any(mask, axis), y, number_like(y, otherwise)), x); /* no tangent but 0 there */
 }
 
 weft_array *weft_softmax_where(weft_array *x, weft_array *mask, int axis) {
@@ -26,5 +26,5 @@ weft_array *weft_log_softmax_where(weft_array *x, weft_array *mask, int axis) {
   return counted("weft_log_softmax_where", weft_log_softmax, x, mask, axis, true, -INFINITY);
 }
 weft_array *weft_logsumexp_where(weft_array *x, weft_array *mask, int axis) {
-  return counted("weft_logsumexp_where", weft_logsumexp, x, mask, axis, false, 0);
+  return counted("weft_logsumexp_where", weft_logsumexp, x, mask, axis, false, -INFINITY);
 }

@@ -1,6 +1,7 @@
 /* products.c -- products written with weft_matmul: of chosen matrices, of parts of them, with themselves, with signs. */
 #include <math.h>
 #include "op/composed.h"
+#include "op/index.h"
 #include "op/later.h"
 
 static dim size_of(weft_array *x, int axis) {
@@ -82,7 +83,7 @@ static weft_array *in_a_row(weft_array *x) {
 
 /* The matrices at these places of the batch, counted row by row; without places all of them as they stand. */
 static weft_array *chosen(weft_array *x, weft_array *at) {
-  return at ? weft_take(in_a_row(x), 1, &at) : x;
+  return at ? array_take(in_a_row(x), 1, &at, BY_GATHER_MM) : x;
 }
 
 weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_array *at_b) {
@@ -180,6 +181,8 @@ weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments
   nodes_release(3, n);
   segments = array_with_size(segments, rank - 2, 2);
   weft_array *pairs = weft_cast(weft_reshape(segments, 2, (int64_t[]){ WEFT_ANY, 2 }), WEFT_I64);
+  weft_array *is_inside = weft_and(weft_ge(pairs, weft_integer(0)), weft_le(pairs, weft_size(a, 1)));
+  pairs = array_assert(pairs, is_inside, WEFT_ERR_INDEX, "weft_segmented_mm: a segment begins or ends outside of the inner axis");
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *pair = weft_loop_each(loop, pairs);
   weft_array *y = of_segment(a, b, weft_at(pair, 0, weft_integer(0)), weft_at(pair, 0, weft_integer(1)));

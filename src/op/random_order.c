@@ -1,4 +1,5 @@
 /* random_order.c -- what stands somewhere, in an order that is drawn: sorted by words of the key. */
+#include "op/index.h"
 #include "op/random.h"
 
 /* The places 0 .. n - 1 in an order that is drawn: i64 [n], as MLX draws it. like: x, whose axis is so long. */
@@ -39,14 +40,25 @@ static weft_array *shuffled(weft_array *key, weft_array *x, int axis) {
 
 /* ---- one of several, or several of them ---- */
 
+/* p as f64, looked at: enough of what is drawn has a chance. */
+static weft_array *chances(const struct draw *d, weft_array *p, int is_once) {
+  p = weft_cast(p, WEFT_F64);
+  weft_array *zero = number_like(p, 0), *are_shares = weft_and(weft_ge(p, zero), weft_isfinite(weft_sum(p, 0)));
+  weft_array *n = weft_sum(weft_cast(weft_gt(p, zero), WEFT_I64), 0);
+  p = array_assert(p, are_shares, WEFT_ERR_ARG, "weft_random_choice: p has a number below 0, a nan, or a sum that is not finite");
+  if (!is_once) return array_assert(p, weft_ge(n, weft_integer(1)), WEFT_ERR_ARG, "weft_random_choice: no p is above 0");
+  return array_assert(p, weft_ge(n, weft_cast(d->n_draws, WEFT_I64)), WEFT_ERR_ARG,
+                      "weft_random_choice: fewer p are above 0 than different rows are drawn");
+}
+
 /* With probability p, each draw by itself: where a share of the sum lies among the sums so far; of equal chances the share
- * itself. */
+ * itself. The sum is the last of these, so that a share of it lies below one that p makes larger. */
 static weft_array *drawn_again(const struct draw *d, weft_array *x, weft_array *p) {
   weft_array *u = random_unit(d, 0, 1), *size = weft_cast(weft_size(x, 0), WEFT_F64);
   weft_array *last = weft_sub(weft_size(x, 0), weft_integer(1));
   if (!p) return weft_minimum(weft_cast(weft_floor(weft_mul(u, size)), WEFT_I64), last);
-  weft_array *sums = weft_cumsum(p, 0), *all = weft_sum(p, 0);
-  return weft_minimum(weft_searchsorted(sums, weft_mul(u, weft_squeeze(all, 0)), true), last);
+  weft_array *sums = weft_cumsum(p, 0), *all = weft_at(sums, 0, last);
+  return weft_minimum(weft_searchsorted(sums, weft_mul(u, all), true), last);
 }
 
 /* Without p an order that is drawn; with it the largest of log p + gumbel come first: an order in which each is the next with its
@@ -91,10 +103,9 @@ static weft_array *chosen(weft_array *key, weft_array *like, weft_array *x, weft
   if (why) return array_of_bad(why, 1, &n);
   x = array_of(n);
   if (!ok) return bad;
-  if (p) p = array_with_size(p, 0, size);
-  if (p) p = weft_cast(p, WEFT_F64), p = weft_where(weft_gt(p, weft_integer(0)), p, number_like(p, 0));
+  if (p) p = chances(&d, array_with_size(p, 0, size), is_once);
   weft_array *at = is_once ? drawn_once(&d, key, x, p, size) : drawn_again(&d, x, p);
-  return weft_take(x, 1, &at);
+  return array_take(x, 1, &at, BY_CHOICE);
 }
 
 weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis) { return COMPOSED(permuted(key, x, axis)); }
