@@ -238,11 +238,11 @@ static PyObject *get(PyObject *module, PyObject *setting) {
 
 static PyObject *set(PyObject *module, PyObject *args) {
   int setting;
-  long long value, before;
+  long long value, was;
   const char *name;
   (void)module;
   if (!PyArg_ParseTuple(args, "iLs", &setting, &value, &name)) return NULL;
-  if ((before = weft_set((weft_setting)setting, value)) != -1) return PyLong_FromLongLong(before);
+  if ((was = weft_set((weft_setting)setting, value)) != -1) return PyLong_FromLongLong(was);
   return PyErr_Format(PyExc_ValueError, "%s%s", name, strchr(weft_message(), ':'));
 }
 
