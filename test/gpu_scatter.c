@@ -82,7 +82,7 @@ TEST(cuda_updates_with_nan_among_them_end) {
   }
 }
 
-/* An update that is out of range is left out, those beside it are not, and the error is the host's. */
+/* An update that is out of range is the error that the host has, also where it is one of several that a thread does at a time. */
 TEST(cuda_updates_out_of_range_are_found) {
   for (int k = 0; has_gpu() && k < 4; k++) {
     weft_scope *scope = weft_scope_open();

@@ -125,7 +125,13 @@ static void found(struct printer *p, const struct kir_stmt *s) {
 }
 
 static void check(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  const char *pass = ptx_label(p, "pass"), *ok = ptx_val(p, s->in[0]);
+  const char *ok = ptx_val(p, s->in[0]);
+  if (w->alone) {
+    p->n_checks++;
+    ptx_line(p, "@!%s bra %s", ok, w->alone);
+    return;
+  }
+  const char *pass = ptx_label(p, "pass");
   ptx_line(p, "@%s bra %s", ok, pass);
   found(p, s);
   if (w->active) ptx_line(p, "and.pred %s, %s, %s", w->active, w->active, ok);

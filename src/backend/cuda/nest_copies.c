@@ -154,7 +154,8 @@ static struct ptx_early ask_for_next(struct printer *p, const struct kir_stmt *s
 }
 
 /* So many copies of a body that scatters, while there are as many steps to come: what the next of them load is on its way while
- * these combine. */
+ * these combine. Where an index is out of range the thread goes on step by step, from the first of these copies on: what has been
+ * combined twice then is of a result that fails. To tell the index here, in all of them, takes the registers of three more. */
 static void scatter_together(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, int copies,
                              struct where w) {
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED), *next = ptx_own(p, OWN_LONG);
@@ -170,11 +171,14 @@ static void scatter_together(struct printer *p, const struct kir_stmt *s, const 
   ptx_line(p, "add.s64 %s, %s, %s", ahead, next, last);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", is, ahead, end);
   struct ptx_early later = ask_for_next(p, s, next, is, step, copies);
+  w.alone = ptx_label(p, "alone");
   all_copies(p, s, step, copies, true, w);
   ptx_line(p, "@!%s bra %s", is, few);
   for (int k = 0; k < later.n; k++)
     for (int i = 0; i < copies; i++) ptx_mov(p, ptx_dtype(p, later.s[k]->out[0]), p->early.reg[k][i], later.reg[k][i]);
   ptx_line(p, "bra %s", many);
+  ptx_place(p, w.alone);
+  ptx_line(p, "sub.s64 %s, %s, %s", var, next, all);
   place_copies(p, s, few);
 }
 

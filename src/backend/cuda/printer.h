@@ -272,6 +272,7 @@ struct where {               /* where in the nest a statement stands */
   const struct kir_stmt *lane;   /* the lane loop around it, NULL: uniform */
   int pars;                  /* par loops around it */
   const char *rest;          /* lanes that fail a check go here: the end of the block */
+  const char *alone;         /* NULL, or where they go instead, to begin again step by step, and tell what they find there */
   const char *leave;         /* behind the innermost serial loop */
   const char *lo;            /* lane: its first index */
   const char *tile;          /* lane: values to fold are left in rows, which begin with this index; NULL: they are not */
