@@ -213,8 +213,14 @@ MAKE(rank) { /* k = 0 of a size that is not known, else up to its end and from i
   if (kind->one == build_partition || kind->one == build_argpartition) k -= once_in(p, 2) ? n : 0;
   return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ signed_axis(p, a, axis), k }));
 }
-BUILD(quantile) { return weft_quantile(in[0], s->p[2] ? in[1] : weft_scalar(0.3), (int)s->p[0], (weft_quantile_method)s->p[1]); }
-BUILD(nanquantile) { return weft_nanquantile(in[0], s->p[2] ? in[1] : weft_scalar(0.7), (int)s->p[0], (weft_quantile_method)s->p[1]); }
+/* Shares of any numbers, nan among them, but where an integer is chosen: there they are between 0 and 1, or it is an error. */
+static weft_array *any_shares(const struct step *s, weft_array *const in[], double share) {
+  weft_array *q = in[1], *is_one = weft_and(weft_ge(q, weft_scalar(0)), weft_le(q, weft_scalar(1)));
+  if (!s->p[2]) return weft_scalar(share);
+  return plain_is_float(weft_dtype_of(in[0])) ? q : weft_where(is_one, q, weft_scalar(share));
+}
+BUILD(quantile) { return weft_quantile(in[0], any_shares(s, in, 0.3), (int)s->p[0], (weft_quantile_method)s->p[1]); }
+BUILD(nanquantile) { return weft_nanquantile(in[0], any_shares(s, in, 0.7), (int)s->p[0], (weft_quantile_method)s->p[1]); }
 MAKE(quantile) {
   int a = pick(p, REAL | RANK_1 | FULL), q = leaf(p, WEFT_F64, 1, (int64_t[]){ 3 });
   if (a < 0 || p->is_smooth) return false;
