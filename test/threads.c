@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/mem.h"
 #include "test.h"
 #include "weft.h"
 
@@ -109,6 +110,31 @@ static void share_rows(bool is_uneven) {
     weft_scope_discard(s);
   }
 }
+static void *takes_a_handle(void *at) {
+  struct rows *r = at;
+  weft_scope *s = weft_scope_open();
+  pthread_barrier_wait(r->begin);
+  EXPECT_OK(weft_check(weft_add(weft_scalar(1), weft_scalar(2))));
+  pthread_barrier_wait(r->begin);
+  weft_scope_discard(s);
+  return NULL;
+}
+
+TEST(threads_that_come_and_go_together_leave_no_memory_behind) {
+  pthread_barrier_t begin;
+  struct rows r[THREADS];
+  int64_t after_ten = 0;
+  mem_watch();
+  pthread_barrier_init(&begin, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) r[i] = (struct rows){ NULL, &begin, i };
+  for (int round = 0; round < 30; round++) {
+    run_threads(takes_a_handle, r, sizeof *r);
+    if (round == 9) after_ten = mem_live();
+  }
+  pthread_barrier_destroy(&begin);
+  if (mem_live() > after_ten) test_fail(__FILE__, __LINE__, "%lld blocks, then %lld", (long long)after_ten, (long long)mem_live());
+}
+
 TEST(eight_threads_find_the_number_of_rows_with_the_rows) { share_rows(false); }
 TEST(eight_threads_find_the_number_of_rows_of_uneven_steps_with_the_rows) { share_rows(true); }
 

@@ -51,13 +51,18 @@ static void give_all(struct caller *me) {
 
 void handles_leave(void) { give_all(caller()); }
 
+/* A chunk's worth: who took all of them would leave none for threads that begin at the same time, which then allocate, round after
+ * round. */
 static void take_common(struct caller *me) {
   pthread_mutex_lock(&handle_mutex);
-  me->spare = common;
-  me->spare_end = common_end;
-  me->n_spare = n_common;
-  common = common_end = NULL;
-  n_common = 0;
+  struct weft_array *last = common;
+  int n = last != NULL;
+  while (n && n < CHUNK && last->next) last = last->next, n++;
+  me->spare = common, me->spare_end = last;
+  me->n_spare = n, n_common -= n;
+  common = n ? last->next : NULL;
+  if (n) last->next = NULL;
+  if (!common) common_end = NULL;
   pthread_mutex_unlock(&handle_mutex);
 }
 
