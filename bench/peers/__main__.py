@@ -122,7 +122,8 @@ def alone(o, name):
         for line in p.stdout:
             print(line, end="", flush=True)
             if line.endswith(" ms\n"):
-                ms[line[:40].strip()] = float(line.split()[-2])
+                work, t, _ = line.rsplit(None, 2)
+                ms[work.strip()] = float(t)
             elif line.startswith(name + " "):
                 version = line.split()[1]
     return version, ms

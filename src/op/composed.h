@@ -3,10 +3,10 @@
 #define WEFT_COMPOSED_H
 #include "op/operand.h"
 
-/* Usable, and of what has an order: no complex numbers. */
 /* Why nothing can be chosen along an axis, or among all: it is known to be empty. NULL: it is not. */
 struct failure *empty_check(const char *fn, const struct node *x, int axis);
 
+/* Usable, and of what has an order: no complex numbers. */
 static inline bool is_ordered(const char *fn, weft_array *x, weft_array **bad) {
   if (!arrays_ok(fn, 1, &x, bad)) return false;
   bool ok = !dtype_is_complex(weft_dtype_of(x));

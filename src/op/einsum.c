@@ -2,6 +2,7 @@
  * finds; each pair is one matmul on views, or an elementwise product where nothing is summed. */
 #include "op/einsum.h"
 #include <string.h>
+#include "base/mem.h"
 #include "op/later.h"
 #include "op/operand.h"
 
@@ -338,7 +339,7 @@ static struct failure *read_all(struct einsum *s, const char *subscripts, weft_a
 }
 
 /* Which two are taken together, and in which order they are summed, is a matter of sizes: floats have other bits in another one. */
-struct spelled { int n; char subscripts[256]; };
+struct spelled { int n; char subscripts[]; };
 
 static weft_array *write_einsum(const void *options, weft_array *const in[]) {
   const struct spelled *o = options;
@@ -365,17 +366,25 @@ static bool is_written_later(const struct einsum *s, weft_dtype *d) {
   return is_open && has_orders && !is_weak && (dtype_is_float(*d) || dtype_is_complex(*d));
 }
 
+static weft_array *einsum_later(const struct einsum *s, const char *subscripts, weft_array *const x[], weft_dtype d) {
+  size_t bytes = sizeof(struct spelled) + strlen(subscripts) + 1;
+  struct spelled *o = mem_alloc(bytes);
+  dim dims[WEFT_RANK_MAX];
+  if (!o) return array_of(NULL);
+  o->n = s->n;
+  strcpy(o->subscripts, subscripts);
+  for (int i = 0; i < s->out_rank; i++) dims[i] = s->size[s->out[i]];
+  weft_array *y = array_later(write_einsum, o, bytes, s->n, x, d, s->out_rank, dims);
+  mem_free(o);
+  return y;
+}
+
 static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) {
   struct einsum s = { "weft_einsum", subscripts, n };
   struct failure *why = read_all(&s, subscripts, x);
-  struct spelled o = { n };
   weft_dtype d;
-  dim dims[WEFT_RANK_MAX];
   if (why) return array_failed(why);
-  if (!is_written_later(&s, &d) || strlen(subscripts) >= sizeof o.subscripts) return compute(&s);
-  strcpy(o.subscripts, subscripts);
-  for (int i = 0; i < s.out_rank; i++) dims[i] = s.size[s.out[i]];
-  return array_later(write_einsum, &o, sizeof o, n, x, d, s.out_rank, dims);
+  return is_written_later(&s, &d) ? einsum_later(&s, subscripts, x, d) : compute(&s);
 }
 
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { return COMPOSED(einsum(subscripts, n, x)); }
