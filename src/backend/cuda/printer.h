@@ -65,12 +65,12 @@ struct ptx_held {
   int n_swings;
 };
 
-/* What the steps of a chain leave for the lane that stores it (gpu_chain.c). */
+/* What the steps of a chain leave for the lanes that store it: as many as are 16 bytes (gpu_chain.c). */
 enum { PTX_CHAINED = 4 };
 struct ptx_chain {
   int n_stores;
   const struct kir_stmt *store[PTX_CHAINED];
-  const char *kept[PTX_CHAINED], *is_own; /* is_own: the step is this lane's */
+  const char *kept[PTX_CHAINED][4];
 };
 
 /* What the copies of a body combine into a private output by exchanges: all of them at once, behind the last (nest_copies.c,
