@@ -312,6 +312,99 @@ TEST(kernels_that_may_be_stopped_are_when_their_evaluation_is_cancelled) {
   far_end();
 }
 
+/* Loops that are no kernel, whose steps may be: n steps, or until the data say so; and a choice by what comes out of them. */
+static weft_array *long_way(bool has_until) {
+  weft_loop *loop = weft_loop_open(weft_integer(5));
+  weft_array *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01));
+  weft_array *next = weft_tanh(weft_matmul(weft_softmax(h, -1), weft_softmax(h, 0)));
+  weft_loop_next(loop, h, next);
+  if (has_until) weft_loop_until(loop, weft_gt(weft_sum(next, WEFT_ALL), weft_scalar(1e9)));
+  weft_array *last = weft_loop_last(loop, h);
+  weft_loop_close(loop);
+  return weft_sum(last, WEFT_ALL);
+}
+static weft_array *steps_known(void) { return long_way(false); }
+static weft_array *steps_until(void) { return long_way(true); }
+static weft_array *chosen(void) {
+  weft_array *x = weft_sum(weft_exp(far_ramp(8)), WEFT_ALL);
+  weft_cond *c = weft_cond_open(weft_gt(x, weft_scalar(0)));
+  weft_array *y = weft_cond_value(c, weft_mul(x, weft_scalar(2)), weft_neg(x));
+  weft_cond_close(c);
+  return y;
+}
+static int twice(void *unused, const weft_block in[], const weft_block out[]) {
+  return *(float *)out->data = 2 * *(float *)in->data, unused != NULL;
+}
+static weft_array *host_step(void) {
+  weft_array *x = weft_sum(weft_exp(far_ramp(8)), WEFT_ALL), *y;
+  weft_block like = { .dtype = WEFT_F32 };
+  weft_host(&(weft_host_function){ .run = twice }, 1, &x, 1, &like, &y);
+  return y;
+}
+
+/* Wherever the host has to look at what kernels have made, it can be told to stop before they have ended. */
+TEST(who_looks_at_what_kernels_make_can_be_cancelled) {
+  weft_array *(*const makes[])(void) = { steps_known, steps_until, chosen, host_step };
+  for (int i = 0; i < 4; i++) {
+    far_begin(FAR_WHEN_WAITED_FOR);
+    weft_scope *s = weft_scope_open();
+    weft_array *y = makes[i]();
+    float got[2] = { 0 };
+    pthread_t t;
+    far_looks = far_stuck = true;
+    cancels = 0;
+    weft_cancel_when(&cancels);
+    EXPECT_INT(pthread_create(&t, NULL, cancel_soon, NULL), 0);
+    EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+    pthread_join(t, NULL);
+    weft_cancel_when(NULL);
+    EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+    far_drain();
+    EXPECT(far_counts().stopped > 0);
+    EXPECT_INT(far_counts().runs, far_counts().stopped); /* nobody has waited for one of them */
+    far_stuck = false;
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      EXPECT_OK(weft_read(device ? y : makes[i](), WEFT_F32, &got[device], sizeof *got));
+    }
+    EXPECT(got[0] == got[1]);
+    weft_scope_discard(s);
+    far_end();
+  }
+}
+
+/* The same of what nobody waits for. */
+TEST(kernels_that_may_be_stopped_are_in_the_background_too) {
+  for (int is_called = 0; is_called < 2; is_called++) {
+    far_begin(FAR_WHEN_WAITED_FOR);
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_mul(far_ramp(N), weft_scalar(1)), *y;
+    weft_scope *body = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(N)), *out = plus(in, 1);
+    weft_function *f = weft_compile(body, 1, &in, 1, &out);
+    EXPECT_OK(weft_eval(1, &x));
+    weft_call(f, 1, &x, 1, &y);
+    EXPECT_OK(weft_eval(1, &y)); /* a plan that is known is enqueued without a thread between */
+    if (is_called) weft_call(f, 1, &x, 1, &y);
+    else y = plus(x, 1);
+    far_looks = far_stuck = true;
+    cancels = 0;
+    weft_cancel_when(&cancels);
+    EXPECT_OK(weft_eval_async(1, &y));
+    weft_cancel_when(NULL);
+    EXPECT_INT(weft_wait(1, &y, 0.02), WEFT_ERR_TIMEOUT);
+    __atomic_store_n(&cancels, 1, __ATOMIC_RELAXED);
+    EXPECT_INT(weft_wait(1, &y, 10), WEFT_ERR_CANCELLED);
+    EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+    far_drain();
+    EXPECT(far_counts().stopped > 0);
+    far_stuck = false;
+    expect_ramp(y, 1, 1);
+    weft_scope_discard(s);
+    far_end();
+  }
+}
+
 /* ---- Limits ---- */
 
 TEST(a_limit_of_a_device_is_kept_and_said) {

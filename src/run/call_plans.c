@@ -6,6 +6,7 @@
 #include "graph/copy.h"
 #include "graph/function.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/eval.h"
 #include "run/show.h"
 #include "run/tape.h"
@@ -487,6 +488,7 @@ static bool is_there(const struct node *n, const struct device *d) {
 
 static bool only_enqueues(const struct call_plan *e, struct node *const in[]) {
   if (!e || !e->plan || !e->plan->only_enqueues) return false;
+  if (eval_settings()->cancel && device_may_stop(e->plan)) return false; /* somebody has to wait, to stop it */
   for (int i = 0; i < e->n_leaves; i++) if (!is_there(leaf_from(e, i, in), e->plan->device)) return false;
   return true;
 }

@@ -290,29 +290,35 @@ static void end_checks(struct tour *t) {
 
 /* ---- stopping ---- */
 
-static bool looks(const struct plan *p) {
-  for (int i = 0; p->device->looks && i < p->schedule->n_steps; i++)
+bool device_may_stop(const struct plan *p) {
+  for (int i = 0; p->device->looks && i < p->schedule->n_steps; i++) {
     if (p->code[i] && p->code[i]->is_on_device && p->device->looks(p->code[i]->code)) return true;
+    if (p->body[i] && p->is_there[i] && device_may_stop(p->body[i])) return true;
+  }
   return false;
 }
 
-/* Who waits may be told to stop: then kernels with long loops have a place to look at. */
+/* Who may be told to stop waits for it, also in the background: kernels with long loops have a place to look at. */
 static void begin_stop(struct tour *t) {
   t->r->stop = (struct stop){ 0 };
-  if (!t->failure && t->r->cancel && !t->r->stays_open && looks(t->p)) note(t, t->d->stop_open(t->d, &t->r->stop));
+  if (t->failure || !t->r->cancel || !device_may_stop(t->p)) return;
+  t->r->stays_open = false;
+  note(t, t->d->stop_open(t->d, &t->r->stop));
 }
 
-/* Waits for what was enqueued, unless it is cancelled: then it ends, and nobody has seen what it made. What overwrites, or is past
- * that, is not cancelled any more. */
-static void await_or_stop(struct tour *t) {
-  struct event end = { 0 };
-  if (t->failure || !t->r->stop.at) return;
+struct failure *device_await(const struct device *d, const struct run *r) {
+  if (!r->stop.at) return NULL;
   int64_t began = clock_ns();
-  end = event_now(t->d, QUEUE_COMPUTE);
-  while (!event_is_over(&end) && !flag_is_set(t->r->cancel)) clock_nap(began);
-  if (!flag_is_set(t->r->cancel)) return;
-  note(t, t->d->stop(t->d, &t->r->stop));
-  if (!t->failure) t->failure = plan_stopped(t->r->cancel);
+  struct event end = event_now(d, QUEUE_COMPUTE);
+  while (!event_is_over(&end) && !flag_is_set(r->cancel)) clock_nap(began);
+  if (!flag_is_set(r->cancel)) return NULL;
+  int how = d->stop(d, &r->stop);
+  return how ? device_failure(d, how, 0) : plan_stopped(r->cancel);
+}
+
+/* What overwrites, or is past that, is not cancelled any more. */
+static void await_or_stop(struct tour *t) {
+  if (!t->failure) t->failure = device_await(t->d, t->r);
 }
 
 /* ---- memory of leaves that die ---- */
@@ -334,6 +340,7 @@ static void find_gifts(struct tour *t) {
  * found nothing. After it kernels are enqueued, and nothing else. */
 static void pass(struct tour *t, int first) {
   for (int i = first; !t->failure && i < t->p->schedule->n_steps; i++) step_stores(t->p->schedule, i, to_device, t);
+  await_or_stop(t);
   if (!t->failure && t->verdict) {
     verdict_close(t->verdict);
     t->failure = verdict_await(t->verdict);
@@ -375,7 +382,8 @@ static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
   if (!there) atomic_fetch_add(&n_on_host, 1);
   bool looks = !there || plan_looks(t->p, i);
-  if (looks && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
+  if (looks) await_or_stop(t);
+  if (looks && !t->failure && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
   if (!t->failure) step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
   if (there && t->r->words) t->r->words += plan_checks(t->p, i);

@@ -23,6 +23,10 @@ int device_events(int most, struct event[]);   /* of all that is enqueued on all
 /* For tests: these are the devices from now on; 0: those of the machine. */
 void device_use(int n, const struct device *const[]);
 
+bool device_may_stop(const struct plan *);     /* kernels of it, or of the bodies of its loops, have long loops, which may be stopped */
+struct failure *device_await(const struct device *, const struct run *);
+                                               /* before the host looks at what such kernels make: until all is done that is enqueued,
+                                                  or the run is cancelled. Then they end soon, and nobody has seen what they made */
 int64_t device_steps_on_host(void);            /* of plans for a device, so far */
 struct failure *device_run(const struct plan *, struct run *); /* a plan for a device */
 

@@ -128,18 +128,20 @@ static bool looks(const struct plan *p, int i) {
   return yes;
 }
 
-static struct failure *read_there(const struct device *d, void *to, const void *from, size_t bytes) {
+static struct failure *read_there(const struct device *d, const struct run *r, void *to, const void *from, size_t bytes) {
+  struct failure *stopped = device_await(d, r);
+  if (stopped) return stopped;
   int how = d->download(d, QUEUE_COMPUTE, to, number(from), bytes);
   return how ? device_failure(d, how, 0) : NULL;
 }
 
-static struct failure *most_there(const struct replaying *f, const struct device *d, int64_t *most) {
+static struct failure *most_there(const struct replaying *f, const struct run *r, const struct device *d, int64_t *most) {
   const struct binding *c = &f->l->count;
   uint64_t bits = 0;
   size_t size = weft_dtype_bytes(f->l->count_dtype);
   *most = f->l->steps;
   if (c->store < 0) return check_count(*most);
-  struct failure *why = read_there(d, &bits, f->outside[c->store] + c->offset * (int64_t)size, size);
+  struct failure *why = read_there(d, r, &bits, f->outside[c->store] + c->offset * (int64_t)size, size);
   if (!why) *most = count_of(f->l, bits);
   return why ? why : check_count(*most);
 }
@@ -226,7 +228,7 @@ static struct failure *read_words(const struct lookout *x, int64_t n, int64_t k,
   *has_failed = false;
   if (!count) return NULL;
   if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
+  struct failure *why = read_there(x->d, x->r, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
   for (int64_t i = 0; !why && i < count; i++) *has_failed |= words[i].place != NOTHING_FOUND;
   mem_free(words);
   return why;
@@ -237,7 +239,7 @@ static struct failure *told(const struct lookout *x, int64_t n) {
   int count = body_checks(x->f->body);
   struct finding_words few[16], *words = count <= 16 ? few : mem_alloc((size_t)count * sizeof *words);
   if (!words) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  struct failure *why = read_there(x->d, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
+  struct failure *why = read_there(x->d, x->r, words, words_of(x->f, x->r, n), (size_t)count * sizeof *words);
   for (int i = 0, k = 0; !why && i < x->f->body->schedule->n_steps; i++)
     for (int j = 0; !why && j < plan_checks(x->f->body, i); j++, k++)
       if (words[k].place != NOTHING_FOUND) why = in_step(x->f->l, plan_found(x->f->body, i, j, &words[k]), n);
@@ -253,7 +255,7 @@ static struct failure *try_steps(struct lookout *x, int64_t n, int64_t *k, bool 
   bool has_failed = false;
   struct failure *why = tried > 1 ? copy_carries(x, n, false) : NULL;
   if (!why) why = enqueue_steps(x->f, x->r, n, n + tried, stop, 1);
-  if (!why) why = read_there(x->d, said, stop, (size_t)tried);
+  if (!why) why = read_there(x->d, x->r, said, stop, (size_t)tried);
   if (!why) why = read_words(x, n, tried, &has_failed);
   if (why) return why;
   while (first < tried && !said[first]) first++;
@@ -283,7 +285,7 @@ static struct failure *steps_until(struct replaying *f, struct run *r, const str
 
 static struct failure *steps_there(struct replaying *f, struct run *r, const struct device *d, int64_t *n) {
   int64_t most = 0;
-  struct failure *why = most_there(f, d, &most);
+  struct failure *why = most_there(f, r, d, &most);
   if (why) return why;
   if (f->l->has_until) return steps_until(f, r, d, most, n);
   *n = most;
