@@ -731,6 +731,37 @@ TEST(cuda_several_devices_pass_values_to_each_other) {
   weft_scope_discard(s);
 }
 
+/* Memory of others is theirs from the first byte to the last: two blocks with something else between are not one. */
+TEST(cuda_memory_of_others_is_of_the_device_all_along) {
+  if (!has_gpu()) return;
+  if (!is_interpreted()) { test_skip("where a driver puts its blocks is its own concern"); return; }
+  int (*take)(uint64_t *, size_t), (*give)(uint64_t);
+  void *lib = dlopen("libcuda.so.1", RTLD_NOW), *of[2] = { dlsym(lib, "cuMemAlloc_v2"), dlsym(lib, "cuMemFree_v2") };
+  memcpy(&take, &of[0], sizeof take), memcpy(&give, &of[1], sizeof give);
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  EXPECT(sum_of_three() > 0); /* in the context of the device */
+  enum { BYTES = 4096 };
+  uint64_t at[3], from, to;
+  for (int i = 0; i < 3; i++) EXPECT_INT(take(&at[i], BYTES), 0);
+  from = at[0] < at[2] ? at[0] : at[2], to = at[0] < at[2] ? at[2] : at[0];
+  const int64_t one = 1, all = BYTES / 4, both = (int64_t)(to - from + BYTES) / 4, two = 2, apart = (int64_t)(to - from) / 4;
+  const struct { const int64_t *n, *stride; uint64_t at; weft_status status; } tries[] = {
+    { &all, &one, from, WEFT_OK }, { &both, &one, from, WEFT_ERR_DEVICE }, { &two, &apart, from, WEFT_ERR_DEVICE },
+    { &two, &(int64_t){ -apart }, to, WEFT_ERR_DEVICE }, { &all, &one, to + 4, WEFT_ERR_DEVICE }, { &all, &two, from, WEFT_ERR_DEVICE },
+    { &all, &(int64_t){ -1 }, from + BYTES - 4, WEFT_OK }, { &all, &(int64_t){ 0 }, from + BYTES - 4, WEFT_OK } };
+  for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    weft_block b = { (void *)(uintptr_t)tries[i].at, 1, WEFT_F32, 1, tries[i].n, tries[i].stride };
+    weft_status status = weft_check(weft_external(&b, NULL, NULL));
+    if (status != tries[i].status) test_fail(__FILE__, __LINE__, "try %d: status %d", (int)i, (int)status);
+  }
+  for (int i = 0; i < 3; i++) EXPECT_INT(give(at[i]), 0);
+  weft_block gone = { (void *)(uintptr_t)from, 1, WEFT_F32, 1, &all, &one };
+  EXPECT_INT(weft_check(weft_external(&gone, NULL, NULL)), WEFT_ERR_DEVICE);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 TEST(cuda_device_says_what_it_is) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

@@ -34,7 +34,7 @@ static struct failure *block_check(const weft_block *b) {
   return NULL;
 }
 
-/* What is bound on a device must be memory of it: the driver is asked about the first byte and the last. */
+/* What is bound on a device must be memory of it, all along: the driver is asked which blocks it stands in. */
 static struct failure *check_there(const weft_block *b, uint64_t at, size_t bytes) {
   const struct device *d = device_numbered(b->device);
   if (!d || !bytes || d->has(d, at, bytes)) return NULL;

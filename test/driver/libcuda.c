@@ -482,17 +482,22 @@ API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, handle s) {
   return move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from, THERE, s);
 }
 
-enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
+enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, ABOUT_START = 11, ABOUT_BYTES = 12, TYPE_DEVICE = 2 };
 
 API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
   TRY;
-  int device = -1;
+  struct piece found = { .device = -1 };
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < n_pieces && device < 0; i++) if (is_inside(&pieces[i], at, 1)) device = pieces[i].device;
+  for (int i = 0; i < n_pieces && found.device < 0; i++) if (is_inside(&pieces[i], at, 1)) found = pieces[i];
   pthread_mutex_unlock(&lock);
-  if (device < 0 || (which != ABOUT_TYPE && which != ABOUT_DEVICE)) return INVALID;
-  *(int *)out = which == ABOUT_TYPE ? TYPE_DEVICE : device;
-  return OK;
+  if (found.device < 0) return INVALID;
+  switch (which) {
+    case ABOUT_TYPE: return *(int *)out = TYPE_DEVICE, OK;
+    case ABOUT_DEVICE: return *(int *)out = found.device, OK;
+    case ABOUT_START: return *(uint64_t *)out = found.at, OK;
+    case ABOUT_BYTES: return *(size_t *)out = found.bytes, OK;
+    default: return INVALID;
+  }
 }
 
 API(cuStreamCreate, handle *s, unsigned flags) {

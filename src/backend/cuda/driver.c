@@ -327,7 +327,7 @@ int cuda_order(struct gpu *g, uint64_t stream, bool is_ours_first) {
   return s;
 }
 
-enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
+enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, ABOUT_START = 11, ABOUT_BYTES = 12, TYPE_DEVICE = 2 };
 
 static bool is_of(const struct gpu *g, uint64_t at) {
   unsigned type = 0;
@@ -335,8 +335,20 @@ static bool is_of(const struct gpu *g, uint64_t at) {
   return !cu.about(&type, ABOUT_TYPE, at) && type == TYPE_DEVICE && !cu.about(&device, ABOUT_DEVICE, at) && device == g->ordinal;
 }
 
+/* Where the block ends that the address stands in; 0: it is in none of this device. */
+static uint64_t end_of_block(const struct gpu *g, uint64_t at) {
+  uint64_t start = 0;
+  size_t bytes = 0;
+  bool is_known = is_of(g, at) && !cu.about(&start, ABOUT_START, at) && !cu.about(&bytes, ABOUT_BYTES, at);
+  return is_known && start <= at && at - start < bytes ? start + bytes : 0;
+}
+
+/* Blocks may touch: some allocators map one after the other into addresses that they have reserved. */
 bool cuda_has(struct gpu *g, uint64_t at, size_t bytes) {
-  return !cuda_enter(g, "asking about memory") && is_of(g, at) && is_of(g, at + bytes - 1);
+  uint64_t end = at + bytes;
+  if (cuda_enter(g, "asking about memory")) return false;
+  while (at && at < end) at = end_of_block(g, at);
+  return at;
 }
 
 /* ---- Code --------------------------------------------------------------------------------------------------------------- */
