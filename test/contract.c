@@ -1,6 +1,7 @@
 /* contract.c -- products of matrices against a plain triple loop in the order that backend/patch.h promises, to the bit:
  * every size, layout and dtype, on the vm, AVX2 and AVX-512, fused or not, on any number of threads. */
 #include "backend/patch.h"
+#include "backend/x86/cpu.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -278,6 +279,30 @@ TEST(long_rows_by_a_vector_are_right_to_the_bit) {
     drop(&p);
   }
 }
+
+#if defined __x86_64__
+/* Rows go sixteen or eight at a time, the last ones by fewer; processors that do not foresee so many are asked to fetch them. */
+TEST(any_number_of_rows_by_a_vector_is_right_to_the_bit_whatever_the_processor_foresees) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_BF16, WEFT_F16 };
+  static const int rows[] = { 1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 33, 300 }, lengths[] = { 15, 64, 403, 513, 1046 };
+  enum { ROWS = sizeof rows / sizeof *rows, LENGTHS = sizeof lengths / sizeof *lengths };
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int i = 0; i < 3 * ROWS * LENGTHS; i++) {
+    struct product p = { types[i % 3], rows[i / 3 % ROWS], 1, lengths[i / 3 / ROWS], i % 5 ? PLAIN : OFFSET, i % 4 ? PLAIN : STRIDED, NULL, NULL, NULL, NULL };
+    fill(&p, i % 21 ? ORDINARY : WITH_INFINITE); /* of f32 */
+    for (int how = 0; how < 4; how++) {
+      use_backend(how & 2 ? "x86" : "avx2");
+      cpu_pretend_to_foresee(how & 1);
+      weft_set(WEFT_THREADS, how == 3 ? 3 : 1);
+      multiply(&p, how & 2 ? "x86" : "avx2");
+    }
+    drop(&p);
+  }
+  cpu_pretend_to_foresee(-1);
+  weft_set(WEFT_THREADS, before);
+  use_backend(NULL);
+}
+#endif
 
 /* Pairs of bf16 are multiplied at a time where the machine can, unless a number is too small for that. */
 TEST(large_products_of_bf16_are_right_to_the_bit) {

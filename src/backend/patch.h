@@ -81,6 +81,7 @@ struct contractor {
   const struct contractor *tiles;              /* for large products of some dtypes, if that is available; NULL: there is none */
   int (*least_run)(void);                      /* bytes of each row of a matrix below which a part of it is not worth a thread */
   dots_code *(*dots)(weft_dtype, bool along_k); /* by dtype of memory, whose products are neighbours; NULL: it cannot */
+  int (*turn_columns)(void);                   /* that lie along k, of a thread's turn at dots, at least; a multiple of 16 */
 };
 
 extern const struct contractor contractor_vm, contractor_avx2, contractor_avx512, contractor_tiles;

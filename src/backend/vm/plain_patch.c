@@ -88,6 +88,8 @@ static void dots_f32(const struct dots *d) {
 static dots_code *dots(weft_dtype t, bool along_k) { return (void)along_k, t == WEFT_F32 ? dots_f32 : NULL; }
 
 static int least_run(void) { return 4 * CACHE_LINE; }
+static int turn_columns(void) { return 16; }
 
 const struct contractor contractor_vm = { .name = "vm", .available = available, .lanes = lanes, .rows = rows, .vectors = vectors,
-                                         .together = together, .code = code, .pack = pack, .least_run = least_run, .dots = dots };
+                                         .together = together, .code = code, .pack = pack, .least_run = least_run, .dots = dots,
+                                         .turn_columns = turn_columns };

@@ -77,9 +77,14 @@ bool cpu_has_tiles(void) {
 
 bool cpu_fetches_beyond(void) { return features() & IS_AMD; }
 
-static int pretended = -1;
-bool cpu_is_slow_with_tiny(void) {
-  int p = __atomic_load_n(&pretended, __ATOMIC_RELAXED);
-  return p < 0 ? !(features() & IS_AMD) : p;
+/* What tests say that it is; below 0: nothing. */
+static int slow_with_tiny = -1, foresees_many = -1;
+
+static bool pretended(const int *said, bool is) {
+  int p = __atomic_load_n(said, __ATOMIC_RELAXED);
+  return p < 0 ? is : p;
 }
-void cpu_pretend(int is_slow_with_tiny) { __atomic_store_n(&pretended, is_slow_with_tiny, __ATOMIC_RELAXED); }
+bool cpu_is_slow_with_tiny(void) { return pretended(&slow_with_tiny, !(features() & IS_AMD)); }
+bool cpu_foresees_many(void) { return pretended(&foresees_many, !(features() & IS_AMD)); }
+void cpu_pretend(int is_slow_with_tiny) { __atomic_store_n(&slow_with_tiny, is_slow_with_tiny, __ATOMIC_RELAXED); }
+void cpu_pretend_to_foresee(int many) { __atomic_store_n(&foresees_many, many, __ATOMIC_RELAXED); }

@@ -10,6 +10,9 @@ bool cpu_has_bf16(void);   /* AVX-512, and products of bf16 in pairs at the rate
 bool cpu_has_tiles(void);  /* AMX for bytes and bf16, and a system that lets this process use it: it is asked for that */
 bool cpu_is_slow_with_tiny(void); /* arithmetic whose result is denormal, or too small even for that, takes a hundred cycles */
 bool cpu_fetches_beyond(void); /* who reads a part of each row of a matrix gets much of what is behind it, too, in vain */
-void cpu_pretend(int is_slow_with_tiny); /* 0 or 1, -1: what it is; for tests */
+bool cpu_foresees_many(void); /* sixteen runs of memory that are read side by side, each from page to page */
+/* For tests: 0 or 1; -1: what it is. */
+void cpu_pretend(int is_slow_with_tiny);
+void cpu_pretend_to_foresee(int many);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")))
 typedef const char *address;
 
 AVX2 static inline __m256 load_f32(address p) { return _mm256_loadu_ps((const float *)(const void *)p); }

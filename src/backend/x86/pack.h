@@ -7,6 +7,6 @@ void pack_avx2(const struct panel *);
 void pairs_avx2(const struct panel *, bool is_left);
 void fours_avx2(const struct panel *, bool is_left);
 bool pairs_are_exact(const struct panel *);
-dots_code *dots_avx2(weft_dtype, bool along_k);
+dots_code *dots_avx2(weft_dtype, bool along_k), *dots_avx512(weft_dtype, bool along_k);
 
 #endif

@@ -289,12 +289,17 @@ static patch_code *code_avx512(weft_dtype t, int rows, int vectors, bool is_mask
  * one alone takes 25, and six with 256 bytes each 13. */
 static int least_run(void) { return cpu_fetches_beyond() ? 2048 : 256; }
 
+/* Where columns are asked for before they are needed, the first ones of each turn are not. */
+static int turn_columns(void) { return cpu_foresees_many() ? 16 : 128; }
+
 const struct contractor contractor_avx2 = {
   .name = "avx2", .available = cpu_has_avx2, .lanes = lanes_avx2, .rows = rows_avx2, .vectors = vectors_avx2,
-  .together = one_avx2, .code = code_avx2, .pack = pack_avx2, .least_run = least_run, .dots = dots_avx2
+  .together = one_avx2, .code = code_avx2, .pack = pack_avx2, .least_run = least_run, .dots = dots_avx2,
+  .turn_columns = turn_columns
 };
 const struct contractor contractor_avx512 = {
   .name = "avx512", .available = cpu_has_avx512, .lanes = lanes_avx512, .rows = rows_avx512, .vectors = vectors_avx512,
   .together = together_avx512, .code = code_avx512, .pack = pack_avx2, .pack_together = pack_together,
-  .pairs_are_exact = pairs_are_exact, .tiles = &contractor_tiles, .least_run = least_run, .dots = dots_avx2
+  .pairs_are_exact = pairs_are_exact, .tiles = &contractor_tiles, .least_run = least_run, .dots = dots_avx512,
+  .turn_columns = turn_columns
 };
