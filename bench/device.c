@@ -50,7 +50,7 @@ static weft_array *indices(int64_t n, int64_t below) {
 
 enum { MOST = 8 };
 /* Of a round: as many evaluations as take so long, so that what its begin and its end take is a hundredth of it or less. */
-enum { FEWEST = 2, REPEATS = 50, ROUND_MS = 10 };
+enum { FEWEST = 2, REPEATS = 50, ROUND_MS = 10, HELD = 4 };
 typedef int work(weft_array *const x[], weft_array *y[]);
 
 static weft_array *c(double v) { return weft_scalar(v); }
@@ -328,32 +328,27 @@ static weft_array *operand(const char *s) {
   }
 }
 
-/* The same, each dropped before the next is begun: results stand where those before stood. */
-static double dropping_ms(const struct row *r, weft_array *const x[], int repeats) {
-  double begin = now_ms();
-  for (int i = 0; i < repeats; i++) {
-    weft_scope *s = weft_scope_open();
-    weft_array *y[MOST];
-    int n = r->make(x, y);
-    must(i < repeats - 1 ? weft_eval_async(n, y) : weft_eval(n, y));
-    weft_scope_discard(s);
-  }
-  return (now_ms() - begin) / repeats;
-}
-
-/* So many evaluations, one enqueued after the other, and all of them waited for. For the last one by the driver: who waits with a
- * limit of time sleeps between two looks, for 0.12 ms and less. */
+/* So many evaluations, one enqueued after the other, and all of them waited for. As in a program that has no use for old results, and
+ * as the peers are measured, a result is dropped when it is there and HELD later ones are on their way: its memory serves again. The
+ * driver waits for it: who waits with a limit of time sleeps between two looks, for 0.12 ms and less. */
 static double round_ms(const struct row *r, weft_array *const x[], int repeats) {
-  if (getenv("WEFT_BENCH_DROPS")) return dropping_ms(r, x, repeats);
-  weft_scope *s = weft_scope_open();
   weft_array *y[REPEATS][MOST];
   double begin = now_ms();
   int n = 0;
-  for (int i = 0; i < repeats; i++) n = r->make(x, y[i]), must(weft_eval_async(n, y[i]));
-  for (int i = repeats - 1; i >= 0; i--) must(i == repeats - 1 ? weft_eval(n, y[i]) : weft_wait(n, y[i], 60));
-  double took = now_ms() - begin;
-  weft_scope_discard(s);
-  return took / repeats;
+  for (int i = 0; i < repeats + HELD; i++) {
+    int old = i - HELD;
+    if (i < repeats) {
+      weft_scope *one = weft_scope_open();
+      n = r->make(x, y[i]);
+      for (int k = 0; k < n; k++) weft_own(y[i][k]);
+      must(weft_eval_async(n, y[i]));
+      weft_scope_discard(one);
+    }
+    if (old < 0 || old >= repeats) continue;
+    must(weft_eval(n, y[old]));
+    for (int k = 0; k < n; k++) weft_disown(y[old][k]);
+  }
+  return (now_ms() - begin) / repeats;
 }
 
 static int repeats_of(double ms) {

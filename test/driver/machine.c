@@ -11,11 +11,11 @@
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
           BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, RCP, WGMMA, FENCE,
-          MBARRIER, GRIDDEPCONTROL, BFI, OPS };
+          MBARRIER, GRIDDEPCONTROL, BFI, CREATEPOLICY, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
   "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2", "rcp", "wgmma", "fence",
-  "mbarrier", "griddepcontrol", "bfi" };
+  "mbarrier", "griddepcontrol", "bfi", "createpolicy" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (name[0] == names[i][0] && !strcmp(name, names[i])) return i;
@@ -772,6 +772,7 @@ static void step(struct block *b, struct thread *t) {
       t->state = WAITS;
       return;
     case FENCE: case GRIDDEPCONTROL: break; /* one launch runs after the other */
+    case CREATEPOLICY: t->reg[i->to[0].reg] = 1; break; /* there is no cache to have one */
     case MBARRIER:
       if (strcmp(i->how, "parity")) { of_mbarrier(b, t, i); break; }
       t->state = WAITS;

@@ -180,6 +180,7 @@ static void modifiers(struct instruction *x, char *w) {
     else if (!strcmp(s, "shared") || !strncmp(s, "shared::", 8)) x->is_shared = true;
     else if (!strcmp(s, "param")) x->is_param = true;
     else if (!strcmp(s, "NaN")) x->is_nan = true;
+    else if (!strcmp(s, "L2::cache_hint")) x->has_hint = true;
     else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
     else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "local") && strcmp(s, "to") && strcmp(s, "aligned")) {
@@ -204,6 +205,7 @@ static void operands(struct reader *r, struct instruction *x, bool stores) {
     if (n > 1 && !stores && strcmp(x->name, "ld") && strcmp(x->name, "atom")) x->width = n;
     if (stores && n > 1) x->width = n;
   }
+  if (x->has_hint) x->n_in--;
   expect(r, ';');
 }
 

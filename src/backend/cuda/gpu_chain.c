@@ -17,6 +17,7 @@
  * their way. 32 additions take 140 cycles, and a load from the second cache up to 700. Registers would not do: those of a load that
  * is under way cannot be handed on from group to group without waiting for it. */
 enum { LANES = 32, STAGES = 8, STAGE_BYTES = LANES * 8, RESULTS = 2 };
+enum { SHORT_STEPS = 16 }; /* of a chain take as long as one of another loop over time: to look whether it is to end takes a load */
 
 /* Subscripts of what is known before the loop, and of its variable at most once a product: addresses that are as far apart. */
 static bool is_even(const struct kir_kernel *k, const struct kir_stmt *loop, const struct kir_stmt *s) {
@@ -267,7 +268,7 @@ void ptx_chain_steps(struct printer *p, const struct kir_stmt *loop, const char 
   ptx_place_loop(p, many);
   are_left(p, is, var, 1, end);
   ptx_line(p, "@!%s bra %s", is, rest);
-  look(p, loop, LANES);
+  look(p, loop, LANES / SHORT_STEPS);
   await(p, &g, STAGES - 3);
   are_left(p, is, var, STAGES, end);
   ask(p, &g, is);

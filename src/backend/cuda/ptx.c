@@ -368,7 +368,7 @@ static const char *target_of(const struct printer *p) {
   const struct ptx_plan *plan = p->plan;
   if (plan->by_groups && (plan->halves[0] || plan->attention)) return "8.0\n.target sm_90a";
   if (plan->streamed_entry) return "8.0\n.target sm_90";
-  if (plan->merges_early) return "7.8\n.target sm_90";
+  if (plan->merges_early || (plan->running_entry && plan->capability >= 90)) return "7.8\n.target sm_90";
   return plan->floats[0] && plan->capability >= 90 ? "7.8\n.target sm_90" : "7.0\n.target sm_80";
 }
 
