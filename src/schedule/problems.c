@@ -12,9 +12,10 @@
 enum {
   LEAST_LANES = 512,   /* problems: a step takes 20 to 80 us for so many of 4 to 8 rows, a kernel a half to a quarter of that, but
                           0.4 to 4 ms to be compiled once */
-  FEW_OPERATIONS = 1536, /* of a problem with what is around it: they are compiled one by one, at 2 us each */
-  MOST_OPERATIONS = 8192, /* beyond, registers are too few: 16 rows by 16 right sides take longer than the step, 16 by 1 a third */
-  MANY_LANES = 8192,   /* problems that are worth compiling more than few operations, on the CPU */
+  FEW_OPERATIONS = 1536, /* of a problem with what is around it: they are compiled one by one, at 2 us each. On a device the most */
+  OPERATIONS_A_LANE = 4, /* on the CPU: with so many for each problem there is, what compiling them takes is won back in about ten
+                            evaluations, at 0.05 to 0.15 ns for an operation of a problem */
+  MOST_OPERATIONS = 18432, /* an inverse of 16 rows and what is around it: 0.5 to 0.9 of the time of the steps */
   MOST_MEMORY = 24,    /* arrays that the kernel reads and writes: with room to spare in a draft */
   MOST_NUMBERS = 64,   /* scalars that it is given */
   MOST_ROUNDS = 64,    /* kernels that are looked for in a plan, .. */
@@ -262,6 +263,12 @@ static bool flatten_all(struct work *w, bool *any) {
   return true;
 }
 
+/* The operations of a problem that are worth compiling for so many of them, on the CPU. */
+static int64_t operations_for(int64_t lanes) {
+  int64_t worth = lanes < MOST_OPERATIONS ? lanes * OPERATIONS_A_LANE : MOST_OPERATIONS;
+  return worth < FEW_OPERATIONS ? FEW_OPERATIONS : worth > MOST_OPERATIONS ? MOST_OPERATIONS : worth;
+}
+
 /* Looks for the first problem that fits, and for what follows from it; s->first is -1 if there is none. False: out of memory. */
 static bool search(struct problem_search *s, struct work *w) {
   size_t n = (size_t)w->list->n + 1;
@@ -270,7 +277,7 @@ static bool search(struct problem_search *s, struct work *w) {
     const struct node *x = node_at(s, i);
     if (!is_candidate(x)) continue;
     s->lanes = x->in[0]->dims[0];
-    s->left = s->lanes >= MANY_LANES && !work_is_for_device(w) ? MOST_OPERATIONS : FEW_OPERATIONS;
+    s->left = work_is_for_device(w) ? FEW_OPERATIONS : operations_for(s->lanes);
     int64_t cost = cost_of(s, x);
     if (cost >= 0 && cost <= s->left) s->first = i;
   }
