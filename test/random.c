@@ -76,10 +76,10 @@ TEST(truths_whose_word_is_all_but_p_are_those_recorded) {
   weft_scope_discard(s);
 }
 
-/* Theirs is up to 3.8 ulp off the quantile, ours 1.9. */
+/* Of all words theirs is up to 3.88 ulp off the quantile, ours 2.11, and they lie up to 4 floats apart: docs/mlx.md. */
 TEST(normal_draws_are_near_those_recorded) {
   weft_scope *s = weft_scope_open();
-  EXPECT_F32(weft_random_normal(weft_random_key(6), of(WEFT_F32, 8), NULL, NULL), 5, 0x1.0b7382p-1, 0x1.4ba186p-2, 0x1.1a9d54p-2,
+  EXPECT_F32(weft_random_normal(weft_random_key(6), of(WEFT_F32, 8), NULL, NULL), 4, 0x1.0b7382p-1, 0x1.4ba186p-2, 0x1.1a9d54p-2,
              -0x1.950d4ap-4, -0x1.d15e32p-3, -0x1.bbfcbap-2, 0x1.5a5698p-6, -0x1.dda59cp-4);
   weft_scope_discard(s);
 }

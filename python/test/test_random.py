@@ -33,6 +33,67 @@ def test_streams_are_those_recorded():
     assert random.randint(random.key(3), -5, 10, shape=12).tolist() == [7, 3, 9, 1, 5, 8, 6, -2, 0, 2, -4, 2]
     assert random.randint(random.key(3), 0, 2 ** 40, shape=4, dtype=weft.int64).tolist()[:2] == [262274957312, 12225966080]
     assert random.bernoulli(random.key(4), 0.3, shape=16).tolist()[:6] == [True, True, True, False, True, False]
+    assert random.permutation(random.key(9), 10).tolist() == [1, 4, 0, 6, 5, 8, 7, 3, 9, 2]
+    rows = random.permutation(random.key(10), weft.arange(12).reshape(3, 4), axis=1)
+    assert rows.tolist() == [[1, 2, 3, 0], [5, 6, 7, 4], [9, 10, 11, 8]]
+
+
+def the_wheel():
+    mx = pytest.importorskip("mlx.core")
+    if not hasattr(mx, "__file__") or "weft" in str(mx.__file__):
+        pytest.skip("this mlx is weft's")
+    return mx
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2 ** 40 + 5, 2 ** 63])
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 65537])
+def test_streams_are_those_of_the_wheel(seed, n):
+    mx = the_wheel()
+    ours, theirs = random.key(seed), mx.random.key(seed)
+
+    def same(x, y):
+        np.testing.assert_array_equal(np.asarray(x), np.array(y))
+    same(random.split(ours, n), mx.random.split(theirs, n))
+    same(random.uniform(ours, -2, 3, shape=n), mx.random.uniform(-2, 3, (n,), key=theirs))
+    for dtype in "float16", "bfloat16":
+        narrow = mx.random.uniform(shape=(n,), dtype=getattr(mx, dtype), key=theirs)
+        same(random.uniform(ours, shape=n, dtype=dtype).astype("float32"), narrow.astype(mx.float32))
+    for low, high, dtype in (0, 10, "int32"), (-7, 2 ** 20, "int64"), (3, 200, "uint8"):
+        same(random.randint(ours, low, high, shape=n, dtype=dtype), mx.random.randint(low, high, (n,), getattr(mx, dtype), theirs))
+    same(random.bernoulli(ours, 0.3, shape=n), mx.random.bernoulli(0.3, (n,), theirs))
+    same(random.permutation(ours, n), mx.random.permutation(n, key=theirs))
+
+
+def steps(x, y):
+    """How many floats apart they are; of halves, those of their own width."""
+    def place(a):
+        if a.dtype == np.float16 or a.dtype == np.uint16:
+            bits, least = a.view(np.int16).astype(np.int64), -2 ** 15
+        else:
+            bits, least = a.view(np.int32).astype(np.int64), -2 ** 31
+        return np.where(bits < 0, least - bits, bits)
+    return np.abs(place(x) - place(y))
+
+
+@pytest.mark.parametrize("dtype, most, few", [("float32", 4, 0.0057), ("float16", 2, 0), ("bfloat16", 1, 0)])
+def test_normal_draws_are_near_those_of_the_wheel(dtype, most, few):
+    """Beyond 2 floats, as far as the quantile itself lies from MLX's: docs/mlx.md counts all of them."""
+    mx = the_wheel()
+    n, apart = 2 ** 20, []
+    for seed in range(4):
+        x, y = random.normal(random.key(seed), shape=n, dtype=dtype), mx.random.normal((n,), getattr(mx, dtype), key=mx.random.key(seed))
+        x, y = (x.view("uint16"), y.view(mx.uint16)) if dtype == "bfloat16" else (x, y)
+        apart.append(steps(np.asarray(x), np.array(y)))
+    apart = np.concatenate(apart)
+    assert apart.max() <= most and np.mean(apart > 2) <= few
+
+
+def test_normal_draws_are_quantiles():
+    special = pytest.importorskip("scipy.special")
+    u = np.asarray(random.uniform(random.key(5), shape=2 ** 20))
+    x = np.asarray(random.normal(random.key(5), shape=2 ** 20))
+    exact = special.erfinv((2 * u + np.float32(-1 + 2.0 ** -24)).astype(float)) * np.sqrt(2)
+    assert np.max(np.abs(x - exact) / np.spacing(np.abs(exact).astype(np.float32))) < 2.2
 
 
 def test_shape_dtype_and_like():
