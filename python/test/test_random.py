@@ -111,10 +111,27 @@ def test_shape_dtype_and_like():
         random.normal(key, shape=3, like=x)
 
 
+def test_numbers_and_arrays_draw_the_same():
+    """Numbers are looked at when a draw is written, arrays where it is computed."""
+    key = random.key(3)
+    for name, numbers in (("binomial", (7, 0.3)), ("binomial", (1000, 0.3)), ("binomial", (1000.5, 0.9)), ("poisson", (3.0,)), ("poisson", (99.0,)),
+                          ("hypergeometric", (3, 4, 7)), ("hypergeometric", (30.5, 40, 11)), ("triangular", (-1.0, 0.0, 2.0)),
+                          ("truncated_normal", (-1.0, 2.0)), ("betabinomial", (20, 2.0, 3.0)), ("negative_binomial", (5, 0.25))):
+        f = getattr(random, name)
+        dtype = weft.float64 if name in ("triangular", "truncated_normal") else weft.int64
+        arrays = [np.full(500, float(x)) for x in numbers]
+        assert f(key, *numbers, shape=500, dtype=dtype).tolist() == f(key, *arrays, dtype=dtype).tolist(), name
+
+
 def test_nonsense_is_named():
     key = random.key(0)
     for call, text in ((lambda: random.normal(key, 0, -1, shape=3), "sd is -1, not at least 0"),
                        (lambda: random.bernoulli(key, 1.5), "p is 1.5, not in"),
+                       (lambda: random.triangular(key, 3, 1, 2, shape=3), "random.triangular: left is 3, above mode, which is 1"),
+                       (lambda: random.triangular(key, 0, 3, 2), "mode is 3, above right, which is 2"),
+                       (lambda: random.triangular(key, 2.0), "left is 2, above mode, which is 0.5"),
+                       (lambda: random.truncated_normal(key, 2, 1.5), "random.truncated_normal: low is 2, above high, which is 1.5"),
+                       (lambda: random.hypergeometric(key, 3, 4, 8), "random.hypergeometric: 8 taken of 3 good and 4 bad"),
                        (lambda: random.normal(weft.zeros(2)), "a key is uint32"),
                        (lambda: random.gamma(key, None), "a is NULL"),
                        (lambda: random.split(key, -1), "negative"),

@@ -241,10 +241,26 @@ struct failure *random_number_wrong(const char *fn, const struct parameter *want
   return fail(WEFT_ERR_ARG, scope_origin(), "%s: %s is %g, not %s", fn, want->name, x, wanted[want->range]);
 }
 
+bool random_is_number(weft_array *p, double *x) {
+  struct node *n = array_node(p);
+  bool is = n->op == &op_scalar;
+  if (is) *x = dtype_decode(WEFT_F64, scalar_bits(n, WEFT_F64));
+  node_release(n);
+  return is;
+}
+
+weft_array *random_unordered(const struct draw *d, int i, const char *first, const char *second) {
+  double x, y;
+  if (!random_is_number(d->p[i], &x) || !random_is_number(d->p[i + 1], &y) || x <= y) return NULL;
+  return array_bad(WEFT_ERR_ARG, "%s: %s is %g, above %s, which is %g", d->fn, first, x, second, y);
+}
+
 static weft_array *looked_at(const struct draw *d, const struct parameter *want, struct node *n) {
   bool is_number = n->op == &op_scalar;
   weft_array *p = weft_cast(array_of(node_retain(n)), d->in);
-  if (want->range == COUNT) p = weft_floor(p);
+  double x;
+  bool is_whole = random_is_number(p, &x) && x == floor(x); /* it stays a number, which draws may look at */
+  if (want->range == COUNT && !is_whole) p = weft_floor(p);
   if (!is_number) p = random_where_in(want->range, p);
   return n->rank ? array_broadcast(d->fn, p, d->rank, d->dims) : p;
 }

@@ -37,6 +37,9 @@ bool random_open(struct draw *, const char *fn, weft_array *key, weft_array *lik
 weft_array *random_keys(const char *fn, weft_array *key, weft_array *like, dim n); /* u32 [n,2], as weft_random_split */
 /* Why a parameter that is a number is not in its range; NULL: it is, or is an array. */
 struct failure *random_number_wrong(const char *fn, const struct parameter *, const struct node *);
+bool random_is_number(weft_array *p, double *x);                  /* whether a parameter is a number that was written, and which */
+/* A bad array if parameters i and i + 1 are numbers, and the first is above the second; else NULL. */
+weft_array *random_unordered(const struct draw *, int i, const char *first, const char *second);
 weft_array *random_where_in(enum range, weft_array *p);           /* p, or nan where it is not in the range */
 weft_array *random_shaped(const struct draw *, weft_array *flat);  /* [n] in the shape of the draws */
 weft_array *random_word(weft_dtype u32_or_u64, weft_array *k0, weft_array *k1, weft_array *i, weft_array *n); /* word i of n */

@@ -15,6 +15,8 @@ static weft_array *both_sides(const struct draw *d) {
 /* The inverse of P at a place between P(low) and P(high), in f64. What is above 0 is drawn as its mirror image, since P has digits
  * where it is near 0, and none where it is near 1. Beyond 37 it is 0, and the end that is nearer to 0 is drawn. */
 RANDOM2(truncated_normal, REALS, "low", REAL, -INFINITY, "high", REAL, INFINITY) {
+  weft_array *bad = random_unordered(d, 0, "low", "high");
+  if (bad) return bad;
   weft_array *low = weft_cast(d->p[0], WEFT_F64), *one = weft_cast(weft_integer(1), WEFT_F64), *end[2];
   weft_array *sign = weft_where(weft_gt(low, weft_integer(0)), weft_neg(one), one);
   for (int i = 0; i < 2; i++) end[i] = weft_ndtr(weft_mul(weft_cast(d->p[i], WEFT_F64), sign));
@@ -70,6 +72,9 @@ RANDOM2(pareto, REALS, "a", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
 
 /* Left of the mode sqrt(u (right - left)(mode - left)) from the left, else likewise from the right. */
 RANDOM3(triangular, REALS, "left", REAL, 0, "mode", REAL, 0.5, "right", REAL, 1) {
+  weft_array *bad = random_unordered(d, 0, "left", "mode");
+  if (!bad) bad = random_unordered(d, 1, "mode", "right");
+  if (bad) return bad;
   weft_array *left = d->p[0], *mode = d->p[1], *right = d->p[2], *u = random_unit(d, 0, 1);
   weft_array *all = weft_sub(right, left), *before = weft_sub(mode, left), *behind = weft_sub(right, mode);
   weft_array *low = weft_add(left, weft_sqrt(weft_mul(weft_mul(u, all), before)));

@@ -25,15 +25,6 @@ static weft_array *tail(weft_array *x) {
   return weft_div(number(1. / 12), weft_add(x, f));
 }
 
-/* Whether a parameter is a number that was written, and which. */
-static bool is_number(weft_array *p, double *x) {
-  struct node *n = array_node(p);
-  bool is = n->op == &op_scalar;
-  if (is) *x = dtype_decode(WEFT_F64, scalar_bits(n, WEFT_F64));
-  node_release(n);
-  return is;
-}
-
 /* The parameter of one of two ways to draw: where the other is taken it is nan, and its lane leaves at once. */
 static weft_array *only(weft_array *c, weft_array *p) { return weft_where(c, p, number(NAN)); }
 
@@ -85,7 +76,7 @@ static weft_array *poisson_many(const struct draw *d, weft_array *m) { return ra
 
 static weft_array *poisson(const struct draw *d, weft_array *m) {
   double known;
-  if (is_number(m, &known)) return known < FEW ? poisson_few(d, m) : poisson_many(d, m);
+  if (random_is_number(m, &known)) return known < FEW ? poisson_few(d, m) : poisson_many(d, m);
   weft_array *is_few = weft_lt(m, number(FEW)), *is_many = weft_not(is_few);
   weft_array *k = weft_where(is_few, poisson_few(d, only(is_few, m)), poisson_many(d, only(is_many, m)));
   return only(weft_ge(m, number(0)), k);
@@ -148,7 +139,7 @@ static weft_array *binomial_many(const struct draw *d, weft_array *n, weft_array
 weft_array *random_binomial(const struct draw *d, weft_array *n, weft_array *p) {
   weft_array *is_flipped = weft_gt(p, number(0.5)), *q = weft_where(is_flipped, weft_sub(number(1), p), p), *k;
   double known_n, known_p;
-  if (is_number(n, &known_n) && is_number(p, &known_p)) {
+  if (random_is_number(n, &known_n) && random_is_number(p, &known_p)) {
     bool is_few = known_n * (known_p > 0.5 ? 1 - known_p : known_p) < FEW;
     k = is_few ? binomial_few(d, n, q) : binomial_many(d, n, q);
   } else {
@@ -206,6 +197,10 @@ static weft_array *take_out(const void *ctx, weft_array *const x[]) {
 /* The good among those taken: taken and good change places, and either with what is left of it, so that few are taken. */
 RANDOM3(hypergeometric, WHOLES, "good", COUNT, NAN, "bad", COUNT, NAN, "taken", COUNT, NAN) {
   weft_array *all = weft_add(d->p[0], d->p[1]), *good = d->p[0], *taken = d->p[2], *half = times(all, 0.5);
+  double count[3];
+  if (random_is_number(d->p[0], &count[0]) && random_is_number(d->p[1], &count[1]) && random_is_number(taken, &count[2])
+      && count[2] > count[0] + count[1])
+    return array_bad(WEFT_ERR_ARG, "%s: %.17g taken of %.17g good and %.17g bad", d->fn, count[2], count[0], count[1]);
   weft_array *is_mostly = weft_gt(taken, half), *few = weft_where(is_mostly, weft_sub(all, taken), taken);
   weft_array *is_good = weft_gt(good, half), *rare = weft_where(is_good, weft_sub(all, good), good);
   weft_array *steps = weft_minimum(few, rare), *kind = weft_maximum(few, rare), *most = number(MOST_TAKEN);
