@@ -184,7 +184,7 @@ extern PyMethodDef element_methods[], shape_methods[];
 extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[], walk_functions[];
-extern PyMethodDef fetch_functions[], file_functions[], host_functions[];
+extern PyMethodDef fetch_functions[], file_functions[], host_functions[], names_functions[];
 int host_raise(const char *message);                 /* raises what a function has raised that the message tells of, and is -1;
                                                         0: there is none, or it is long ago */
 extern PyTypeObject scope_type, function_type, thunk_type, loop_type, cond_type, compiled_type;

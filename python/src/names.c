@@ -361,6 +361,30 @@ int names_install(const struct name *rows, PyObject *module, PyTypeObject *array
   return PyModule_AddObject(module, "names", list);
 }
 
+/* Names that functions of a table have beside their own: rows live as long as the process. */
+static PyObject *also(PyObject *module, PyObject *args) {
+  const char *name;
+  PyObject *of;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sO!", &name, &function, &of)) return NULL;
+  struct named *f = (struct named *)function.tp_alloc(&function, 0);
+  struct name *row = PyMem_Malloc(sizeof *row + strlen(name) + 1);
+  if (!f || !row) return Py_XDECREF(f), PyMem_Free(row), PyErr_NoMemory();
+  struct named was = *(struct named *)of;
+  was.ob_base = f->ob_base;
+  *f = was;
+  *row = *f->row;
+  row->name = strcpy((char *)(row + 1), name);
+  f->row = row;
+  for (int i = 0; i < f->n; i++) Py_XINCREF(f->parameter[i]), Py_XINCREF(f->otherwise[i]);
+  return (PyObject *)f;
+}
+
+PyMethodDef names_functions[] = {
+  { "also", also, METH_VARARGS, "also(name, function): the same function under another name, which its messages begin with." },
+  { 0 },
+};
+
 int names_public(const char *name, size_t n) {
   static const struct name *const tables[] = { weft_names, linalg_names, random_names, mlx_names };
   const char *dot = memchr(name, '.', n);

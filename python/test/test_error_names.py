@@ -1,5 +1,6 @@
 """Every public function is called wrongly, and what it says begins with its own name: not with that of a function it is made of."""
 import inspect
+import pickle
 import random
 import re
 
@@ -66,6 +67,26 @@ def is_said_by(names, error):
     if re.match(rf"([a-z]+\.)*({'|'.join(map(re.escape, names))})(: |\(\) )", text):
         return True
     return own_frames(error) > 0 and not re.match(r"[a-z_.0-9]+: ", text)
+
+
+ALSO = {"absolute": "abs", "acos": "arccos", "acosh": "arccosh", "amax": "max", "amin": "min", "around": "round", "asin": "arcsin",
+        "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_left_shift": "left_shift",
+        "bitwise_not": "bitwise_invert", "bitwise_right_shift": "right_shift", "concat": "concatenate", "conjugate": "conj",
+        "deg2rad": "radians", "fix": "trunc", "invert": "bitwise_invert", "mod": "remainder", "pow": "power", "rad2deg": "degrees",
+        "true_divide": "divide"}
+
+
+def test_functions_are_called_what_they_are():
+    assert not [name for name, f in functions(weft) if f.__name__ != name]
+
+
+@pytest.mark.parametrize("name", ALSO)
+def test_a_function_of_two_names_says_the_one_that_was_typed(name):
+    f, of = getattr(weft, name), getattr(weft, ALSO[name])
+    assert f.__name__ == name and inspect.signature(f) == inspect.signature(of) and pickle.loads(pickle.dumps(f)) is f
+    for wrong in ({}, []), ("a", [[1], [1, 2]]), ((1, 2), (1, 2, 3), 9, 9, 9):
+        with pytest.raises((TypeError, ValueError), match=rf"^{name}(: |\(\) )"):
+            f(*wrong)
 
 
 @pytest.mark.parametrize("where", MODULES)

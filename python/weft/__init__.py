@@ -85,13 +85,17 @@ from ._transform import checkpoint, compile, custom_function, grad, jvp, value_a
 from math import e, inf, nan, pi
 newaxis = None
 bool = bool_
-concat = concatenate
-acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
-pow = power
-bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
-absolute, amax, amin, around, conjugate, fix, mod, true_divide = abs, max, min, round, conj, trunc, remainder, divide
-bitwise_not = invert = bitwise_invert
-deg2rad, rad2deg = radians, degrees
+
+# Functions under another name, which their messages begin with.
+_also = _core.also
+concat = _also("concat", concatenate)
+acos, acosh, asin, asinh = _also("acos", arccos), _also("acosh", arccosh), _also("asin", arcsin), _also("asinh", arcsinh)
+atan, atan2, atanh, pow = _also("atan", arctan), _also("atan2", arctan2), _also("atanh", arctanh), _also("pow", power)
+bitwise_left_shift, bitwise_right_shift = _also("bitwise_left_shift", left_shift), _also("bitwise_right_shift", right_shift)
+bitwise_not, invert = _also("bitwise_not", bitwise_invert), _also("invert", bitwise_invert)
+absolute, conjugate, fix, around = _also("absolute", abs), _also("conjugate", conj), _also("fix", trunc), _also("around", round)
+amax, amin, mod, true_divide = _also("amax", max), _also("amin", min), _also("mod", remainder), _also("true_divide", divide)
+deg2rad, rad2deg = _also("deg2rad", radians), _also("rad2deg", degrees)
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
