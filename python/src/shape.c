@@ -371,24 +371,42 @@ static weft_array *repeated(PyObject *list, int64_t n) {
   return places;
 }
 
-/* (a, repeats, axis): a number, or one for each place of the axis */
-weft_array *call_repeat(const struct name *row, PyObject *const arg[]) {
-  weft_array *x = first(arg);
-  int axis = 0;
-  int64_t times;
-  (void)row;
-  if (x && arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
-  if (!x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
-  if (convert_is_index(arg[1])) return convert_integer(arg[1], &times) ? NULL : weft_repeat(x, axis, times);
-  PyObject *list = PySequence_Fast(arg[1], "repeat: a number, or one for each place of the axis");
-  if (!list) return NULL;
+/* The same for numbers that are not known yet, so that neither is the size of the result: place p of it shows the first place of
+ * the axis whose repetitions, with those before it, are more than p. */
+static weft_array *repeated_later(weft_array *x, int axis, weft_array *times) {
+  weft_array *each = weft_sized(WEFT_I64, 1, (weft_array *[]){ weft_size(x, axis) });
+  if (weft_rank(times) > 1) return PyErr_SetString(PyExc_ValueError, "repeat: one number for each place of the axis"), NULL;
+  times = weft_add(weft_cast(times, WEFT_I64), each); /* as many as there are places, or one for all */
+  times = weft_assert(times, weft_all(weft_ge(times, weft_integer(0)), WEFT_ALL), "repeat: a number is below 0");
+  weft_array *total = weft_sum(times, WEFT_ALL), *place = weft_iota(weft_sized(WEFT_I64, 1, &total), 0);
+  return weft_searchsorted(weft_cumsum(times, 0), place, 1);
+}
+
+static weft_array *repeat_now(weft_array *x, int axis, PyObject *numbers) {
   weft_array *out = NULL, *at;
+  int64_t times;
+  if (convert_is_index(numbers)) return convert_integer(numbers, &times) ? NULL : weft_repeat(x, axis, times);
+  PyObject *list = PySequence_Fast(numbers, "repeat: a number, or one for each place of the axis");
+  if (!list) return NULL;
   if (PySequence_Fast_GET_SIZE(list) == 1) {
     if (!convert_integer(PySequence_Fast_GET_ITEM(list, 0), &times)) out = weft_repeat(x, axis, times);
   } else if (weft_dim(x, axis) < 0) raise_no_size(x, axis);
   else if ((at = repeated(list, weft_dim(x, axis)))) out = index_take(x, axis, at);
   Py_DECREF(list);
   return out;
+}
+
+/* (a, repeats, axis): a number, or one for each place of the axis */
+weft_array *call_repeat(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg), *at;
+  int axis = 0;
+  (void)row;
+  if (x && arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  if (!x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
+  weft_array *out = repeat_now(x, axis, arg[1]);
+  if (out || !array_check(arg[1]) || !raised_no_value()) return out;
+  PyErr_Clear();
+  return (at = repeated_later(x, axis, array_handle(arg[1]))) ? index_take(x, axis, at) : NULL;
 }
 
 /* (a, reps) */

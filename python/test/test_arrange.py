@@ -49,3 +49,25 @@ def test_reductions_take_several_axes():
         weft.array(X).sum((0, 0))
     with pytest.raises(ValueError):
         weft.array(X).sum((0, 3))
+
+
+@pytest.mark.parametrize("times", [[1, 0, 3, 2], [0, 0, 0, 0], [2], 3])
+def test_repetitions_that_are_traced(times):
+    x = np.arange(12.).reshape(4, 3)
+    f = weft.compile(lambda x, n: weft.repeat(x, n, axis=0))
+    same(f(weft.array(x), weft.array(times)), np.repeat(x, times, 0))
+    slope = weft.compile(lambda x, n: weft.grad(lambda x: weft.sum(weft.repeat(x, n, axis=0) ** 2))(x))
+    same(slope(weft.array(x), weft.array(times)), 2 * x * np.broadcast_to(times, 4)[:, None])
+    some = weft.compile(lambda x, n: weft.repeat(x[x > 4], n))
+    if np.size(times) == 1:
+        same(some(weft.array(x), weft.array(times)), np.repeat(x[x > 4], times))
+
+
+def test_repetitions_that_are_traced_and_wrong_are_named():
+    f = weft.compile(lambda x, n: weft.repeat(x, n))
+    with pytest.raises(AssertionError, match="^repeat: a number is below 0"):
+        np.asarray(f(weft.zeros(3), weft.array([1, -1, 2])))
+    with pytest.raises(ValueError, match="^repeat: 2 numbers for an axis of 3"):
+        f(weft.zeros(3), weft.array([1, 1]))
+    with pytest.raises(ValueError, match="^repeat: "):
+        f(weft.zeros((3, 3)), weft.zeros((3, 3), dtype=weft.int32) + 1)
