@@ -1,4 +1,5 @@
 /* mlx_element.c -- elementwise operations that MLX has otherwise than weft. */
+#include <math.h>
 #include "mlx.h"
 
 int mlx_is_complex(weft_array *a) { return weft_dtype_of(a) == WEFT_C64 || weft_dtype_of(a) == WEFT_C128; }
@@ -94,7 +95,9 @@ weft_array *mlx_logaddexp(weft_array *a, weft_array *b) {
   if (!either_is_complex(a, b)) return weft_logaddexp(a, b);
   weft_array *is_first = weft_ge(weft_real(a), weft_real(b));
   weft_array *more = weft_where(is_first, a, b), *less = weft_where(is_first, b, a);
-  return weft_add(more, mlx_log1p(weft_exp(weft_sub(less, more))));
+  weft_array *is_none = weft_eq(weft_real(less), weft_scalar(-INFINITY)); /* e^-inf adds nothing, to another of its kind neither */
+  weft_array *by = weft_sub(weft_where(is_none, weft_scalar(0), less), weft_where(is_none, weft_scalar(0), more));
+  return weft_where(is_none, more, weft_add(more, mlx_log1p(weft_exp(by))));
 }
 
 /* z / |z|; of a real number that is nan: 0 */

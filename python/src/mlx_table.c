@@ -1,6 +1,7 @@
 /* mlx_table.c -- the names of the package weft.mlx.core that C serves: those of mlx.core, with its arguments. What a row calls is
  * mostly what weft's own row calls; what MLX has otherwise (dtypes of results, arguments, refusals) is a function here. What is
  * rare is written in Python, in weft/mlx/core. The argument stream is a matter of names.c. */
+#include <math.h>
 #include "mlx.h"
 
 typedef weft_array *(*along)(weft_array *, int axis);
@@ -176,11 +177,24 @@ static weft_array *call_total(const struct name *row, PyObject *const arg[]) {
   return n ? call_reduce(row, arg) : x;
 }
 
+/* log sum e^x so far, step by step: with the largest of the row taken away from all, e^x of those far below it would be 0. */
+static weft_array *logcumsumexp_of(weft_array *x, int axis) {
+  if (!mlx_is_complex(x)) return weft_logcumsumexp(x, axis);
+  weft_array *none = weft_sub(weft_squeeze(weft_sum(weft_full_like(x, 0), axis), axis), weft_scalar(INFINITY));
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x_i = weft_loop_each(loop, weft_moveaxis(x, axis, 0));
+  weft_array *y = weft_loop_carry(loop, none), *next = mlx_logaddexp(y, x_i);
+  weft_loop_next(loop, y, next);
+  weft_array *all = weft_loop_all(loop, next);
+  weft_loop_close(loop);
+  return weft_moveaxis(all, 0, axis);
+}
+
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
 static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
   weft_array *start = op == weft_cumsum ? weft_integer(0) : op == weft_cumprod ? weft_integer(1) : NULL;
   weft_dtype d = weft_dtype_of(x);
-  if (!start && d > WEFT_I64) start = weft_scalar(op == cummax_of ? -1.0 / 0.0 : 1.0 / 0.0);
+  if (!start && d > WEFT_I64) start = weft_scalar(op == cummin_of ? 1.0 / 0.0 : -1.0 / 0.0);
   if (!start) {
     int bits = 8 * (int)weft_dtype_bytes(d), is_signed = d >= WEFT_I8, is_max = op == cummax_of;
     int64_t top = (int64_t)(((uint64_t)1 << (bits - 1)) - 1);
@@ -192,20 +206,30 @@ static weft_array *without_itself(weft_array *x, along op, int axis, int backwar
   return backwards ? weft_slice(more, axis, 1, WEFT_END, 1) : weft_slice(more, axis, 0, -1, 1);
 }
 
+/* x so far (axis, reverse, inclusive): over all elements in order without an axis */
+static weft_array *so_far(along op, weft_array *x, PyObject *const arg[]) {
+  int backwards = PyObject_IsTrue(arg[1]), is_inclusive = backwards < 0 ? -1 : PyObject_IsTrue(arg[2]), k = 0;
+  if (is_inclusive < 0 || (arg[0] != Py_None && axis_parse(arg[0], weft_rank(x), &k))) return NULL;
+  if (arg[0] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  weft_array *y = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
+  weft_dtype d = weft_dtype_of(x); /* narrow integers wrap around as they are; sums of bools alone are wider, logarithms float */
+  int is_wider = op == logcumsumexp_of || (d == WEFT_BOOL && op == weft_cumsum);
+  if (weft_dtype_of(y) != d && !is_wider) y = weft_cast(y, d);
+  return is_inclusive ? y : without_itself(y, op, k, backwards);
+}
+
 /* (a, axis, reverse, inclusive, dtype) */
 static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
-  int backwards = PyObject_IsTrue(arg[2]), is_inclusive = backwards < 0 ? -1 : PyObject_IsTrue(arg[3]), k = 0;
   weft_dtype d;
-  if (!x || is_inclusive < 0 || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &k))) return NULL;
-  if (arg[4] != Py_None && dtype_parse(arg[4], &d)) return NULL;
-  if (arg[4] != Py_None) x = mlx_cast(x, d);
-  along op = (along)row->function;
-  if (arg[1] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
-  weft_array *y = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
-  d = weft_dtype_of(x); /* narrow integers wrap around as they are; sums of bools alone are wider */
-  if (weft_dtype_of(y) != d && !(d == WEFT_BOOL && op == weft_cumsum)) y = weft_cast(y, d);
-  return is_inclusive ? y : without_itself(y, op, k, backwards);
+  if (!x || (arg[4] != Py_None && dtype_parse(arg[4], &d))) return NULL;
+  return so_far((along)row->function, arg[4] == Py_None ? x : mlx_cast(x, d), arg + 1);
+}
+
+/* (a, axis, reverse, inclusive) */
+static weft_array *call_logcumsumexp(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  return x ? so_far((along)row->function, x, arg + 1) : NULL;
 }
 
 /* (a, axis, keepdims, ddof, correction): another name of ddof, which wins */
@@ -487,6 +511,7 @@ const struct name mlx_names[] = {
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_var),
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_std),
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, cummax_of), SO_FAR(cummin, cummin_of),
+  METHOD(logcumsumexp, "(a, /, axis=None, *, reverse=False, inclusive=True, stream=None)", call_logcumsumexp, logcumsumexp_of),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
   DESCRIBED(topk, "(a, /, k, axis=-1" S, call_topk, weft_topk, "the k largest along the axis, the smallest of them first",

@@ -910,3 +910,26 @@ def test_integers_of_more_than_64_bits_are_no_other_number(number):
     for make in (lambda: mx.array(number), lambda: mx.array(number, mx.uint64), lambda: mx.random.randint(0, number, (3,), mx.uint64)):
         with pytest.raises(OverflowError):
             make()
+
+
+def test_running_sums_of_exponentials_keep_what_is_far_below_the_largest_of_the_row():
+    x = np.array([[-200.0, 0.0, 1.0, -50.0], [300.0, -300.0, 301.0, 0.0]], np.float32)
+    wanted = np.logaddexp.accumulate(x, 1)
+    np.testing.assert_allclose(np.array(mx.logcumsumexp(mx.array(x), axis=1)), wanted, rtol=1e-6)
+    z = mx.array(x + 1j * np.float32(0.5))
+    np.testing.assert_allclose(np.array(mx.logcumsumexp(z, axis=1)), wanted + 0.5j, rtol=1e-6)
+    backwards = np.logaddexp.accumulate(x[:, ::-1], 1)[:, ::-1]
+    np.testing.assert_allclose(np.array(mx.array(x).logcumsumexp(1, reverse=True)), backwards, rtol=1e-6)
+    none = mx.array([complex(-np.inf, 0)] * 2)  # of nothing twice: nothing
+    assert mx.logaddexp(none, none).tolist() == mx.logcumsumexp(none).tolist() == none.tolist()
+    assert mx.logcumsumexp(mx.zeros((2, 0), mx.complex64), axis=1).shape == (2, 0)
+
+
+def test_running_sums_of_exponentials_of_no_elements_have_no_derivative():
+    def before(x):
+        return mx.logcumsumexp(x, axis=1, inclusive=False)
+
+    x = mx.array([[1.0, 2.0, 3.0]])
+    assert before(x)[0, 0].item() == -mx.inf
+    assert mx.jvp(before, [x], [mx.ones_like(x)])[1][0].tolist() == [[0, 1, 1]]
+    np.testing.assert_allclose(np.array(mx.vjp(before, [x], [mx.ones_like(x)])[1][0]), [[1.268941, 0.731059, 0]], rtol=1e-5)

@@ -401,21 +401,6 @@ def _check_axis(what, a, axis):
     return axis
 
 
-def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
-    """log of the sum of e^a so far.
-
-    >>> mx.logcumsumexp(mx.array([0.0, -mx.inf])).tolist()
-    [0.0, 0.0]
-    """
-    a = _as_array(a)
-    if axis is None:
-        a, axis = a.flatten(), 0
-    size = _real_of(a)
-    most = _mlx.stop_gradient(_mlx.max(size, axis, True)) if a.size else size
-    most = _mlx.where(_mlx.isfinite(most), most, 0.0)
-    return _mlx.log(_mlx.cumsum(_mlx.exp(a - most), axis, reverse=reverse, inclusive=inclusive)) + most
-
-
 # ---- Order
 
 
@@ -803,7 +788,6 @@ _mlx._add_method("__array_ufunc__", _array_ufunc)
 _mlx._add_method("__array_function__", _array_function)
 _mlx._add_method("at", property(ArrayAt))
 _mlx._add_method("view", view)
-_mlx._add_method("logcumsumexp", logcumsumexp)
 _mlx._add_method("mT", property(lambda a: matrix_transpose(a)))
 _mlx._add_method("__div__", array.__truediv__)
 _mlx._add_method("__rdiv__", array.__rtruediv__)
