@@ -933,3 +933,38 @@ def test_running_sums_of_exponentials_of_no_elements_have_no_derivative():
     assert before(x)[0, 0].item() == -mx.inf
     assert mx.jvp(before, [x], [mx.ones_like(x)])[1][0].tolist() == [[0, 1, 1]]
     np.testing.assert_allclose(np.array(mx.vjp(before, [x], [mx.ones_like(x)])[1][0]), [[1.268941, 0.731059, 0]], rtol=1e-5)
+
+
+def test_functions_with_rules_take_numbers_and_keywords_as_they_are():
+    seen = []
+
+    @mx.custom_function
+    def total(x, axis, mode="sum", *, scale=1):
+        seen.append((type(axis), mode, type(scale)))
+        return (x.sum(axis) if mode == "sum" else x.mean(axis)) * scale
+
+    @total.vjp
+    def total_vjp(primals, cotangent, output, **keywords):
+        seen.append((type(primals[1]), sorted(keywords)))
+        return mx.broadcast_to(cotangent * 100, primals[0].shape)
+
+    x = mx.array([[1.0, 2.0], [3.0, 4.0]])
+    assert total(x, 0, scale=3).tolist() == [12, 18] and total(x, 1, "mean").tolist() == [1.5, 3.5]
+    assert mx.grad(lambda x: total(x, 1).sum())(x).tolist() == [[100, 100]] * 2
+    assert mx.compile(mx.grad(lambda x: total(x, 1, mode="mean", scale=2.0).sum()))(x).tolist() == [[100, 100]] * 2
+    assert mx.grad(lambda x, s: total(x, 1, scale=s).sum(), argnums=(0, 1))(x, mx.array(3.0))[1].item() == 0
+    assert all(kind is int for kind, *_ in seen) and (int, ["mode", "scale"]) in seen
+
+    @mx.custom_function
+    def times(x, n):
+        return x * n
+
+    times.jvp(lambda primals, tangents: seen.append((primals[1], tangents[1])) or tangents[0] * primals[1] * 10)
+    times.vmap(lambda inputs, axes: seen.append((inputs[1], axes)) or (inputs[0] * inputs[1] + 100, axes[0]))
+    seen.clear()
+    assert mx.jvp(lambda x: times(x, 3), [x], [x])[1][0].tolist() == [[30, 60], [90, 120]]
+    assert mx.vmap(lambda x: times(x, 3))(x).tolist() == [[103, 106], [109, 112]]
+    assert seen == [(3, None), (3, (0, None))]
+    for call in (lambda: mx.jvp(lambda x: times(x, n=3), [x], [x]), lambda: mx.vmap(lambda x: times(x, n=3))(x)):
+        with pytest.raises(ValueError, match="keywords, and there is n"):
+            call()

@@ -208,7 +208,8 @@ def test_an_index_that_is_out_of_range_is_one_class_wherever_it_is_found():
                  lambda: memoryview(x[mx.array([9])]), lambda: mx.compile(lambda x: x[mx.array([9])])(x).item(),
                  lambda: mx.eval(mx.grad(lambda x: x[mx.array([9])].sum())(mx.ones(4))), lambda: weft.arange(5)[7],
                  lambda: weft.arange(5)[weft.array([7])].item(), lambda: weft.eval(weft.take(weft.arange(5), weft.array([9]))),
-                 lambda: mx.save(io.BytesIO(), x[mx.array([9])]), lambda: x.__setitem__(7, 1)):
+                 lambda: mx.save(io.BytesIO(), x[mx.array([9])]), lambda: x.__setitem__(7, 1),
+                 lambda: x.at[7].add(1), lambda: x.at[mx.array([7])].add(1).tolist(), lambda: mx.zeros((2, 5)).at[:, -6].maximum(1)):
         for kind in (IndexError, ValueError, weft.RangeError):
             with pytest.raises(kind, match="out of range for a"):
                 call()

@@ -428,3 +428,15 @@ def test_derivatives_of_a_function_that_captured_x_and_is_called_twice(order, is
 
     plain = derivative(lambda f: f, lambda f: f)
     np.testing.assert_allclose(derivative(weft.compile, weft.checkpoint if is_region else lambda f: f), plain, rtol=1e-9)
+
+
+def test_a_function_with_rules_takes_keywords():
+    @weft.custom_function
+    def f(x, *, by):
+        return x * by
+
+    f.vjp(lambda x, dy, y, by: (dy * 7, dy.sum() * 11) if by.ndim == 0 else dy * 5)
+    x, two = weft.array([1.0, 2.0]), weft.array(2.0)
+    assert f(x, by=3).tolist() == [3, 6]
+    assert [g.tolist() for g in weft.grad(lambda x, by: f(x, by=by).sum(), argnums=(0, 1))(x, two)] == [[7, 7], 22]
+    assert weft.grad(lambda x: f(x, by=x).sum())(x).tolist() == [5, 5]

@@ -7,7 +7,8 @@ from . import _core
 from ._core import array
 from ._run import set_rewrites
 from ._tree import (
-    Constant, arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, flatten_values, own, spread, unflatten)
+    Constant, arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, flatten_values, own, spread, unflatten,
+    without_constants)
 
 
 # ---- Derivatives
@@ -409,7 +410,12 @@ class custom_function:
         def f_vjp(primals, cotangents, outputs): ...
 
     Rules are vjp(primals, cotangents, outputs), jvp(primals, tangents) and vmap(inputs, axes) -> (outputs, axes). A
-    single primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants."""
+    single primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants.
+
+    Keywords go to the vjp rule as well, which may return gradients of positional arguments alone: then those of keywords are 0.
+    The other two rules know of no keywords, and refuse them."""
+
+    _flatten = staticmethod(flatten_numbers)  # what counts as an array among the arguments
 
     def __init__(self, fun):
         expect_function("custom_function", fun)
@@ -429,11 +435,12 @@ class custom_function:
         self._vmap = rule
         return self
 
-    def __call__(self, *args):
-        leaves, structure = flatten_numbers(args)
+    def __call__(self, *args, **kwargs):
+        leaves, structure = self._flatten((args, kwargs))
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]
-            result, result_structure = flatten(self._fun(*own(structure, inputs)))
+            args, kwargs = own(structure, inputs)
+            result, result_structure = flatten(self._fun(*args, **kwargs))
             rules = _Rules(self, structure, result_structure)
             vjp, jvp, vmap = self._vjp and rules.vjp, self._jvp and rules.jvp, self._vmap and rules.vmap
             results = _core.custom(inputs, result, vjp, jvp, vmap)
@@ -446,27 +453,41 @@ class _Rules:
     def __init__(self, owner, inputs, outputs):
         self.owner, self.inputs, self.outputs = owner, inputs, outputs
 
-    def primals(self, leaves):
-        args = unflatten(self.inputs, leaves)
+    def arguments(self, leaves):
+        """The only positional argument, or a tuple of them, and the keywords."""
+        args, kwargs = unflatten(self.inputs, leaves)
+        return args[0] if len(args) == 1 else args, kwargs
+
+    def positional(self, rule, leaves):
+        args, kwargs = self.arguments(leaves)
+        if kwargs:
+            raise ValueError(f"custom_function: a {rule} rule knows of no keywords, and there is {', '.join(kwargs)}")
+        return args
+
+    def beside(self, leaves):
+        """What belongs to each positional argument, None beside those that are no arrays."""
+        args = unflatten(without_constants(self.inputs), leaves)[0]
         return args[0] if len(args) == 1 else args
 
     def vjp(self, x, y, dy):
-        gradients = self.owner._vjp(self.primals(x), unflatten(self.outputs, dy), unflatten(self.outputs, y))
+        args, kwargs = self.arguments(x)
+        gradients = self.owner._flatten(self.owner._vjp(args, unflatten(self.outputs, dy), unflatten(self.outputs, y), **kwargs))[0]
+        if kwargs and len(gradients) == len(arrays(args)):  # keywords come last
+            gradients += [_core.zeros_like(leaf) for leaf in x[len(gradients):]]
         return _like(gradients, x)
 
     def jvp(self, x, dx):
-        tangents = self.owner._jvp(self.primals(x), self.primals(dx))
+        tangents = self.owner._jvp(self.positional("jvp", x), self.beside(dx))
         return flatten_numbers(tangents)[0]
 
     def vmap(self, xs, is_mapped):
-        axes = self.primals([0 if mapped else None for mapped in is_mapped])
-        outputs, out_axes = self.owner._vmap(self.primals(xs), axes)
+        axes = self.beside([0 if mapped else None for mapped in is_mapped])
+        outputs, out_axes = self.owner._vmap(self.positional("vmap", xs), axes)
         return [_core.moveaxis(y, axis, 0) for y, axis in zip(arrays(outputs), spread(out_axes, outputs))]
 
 
 def _like(gradients, x):
     """What a vjp rule returned, one array of the right shape and dtype for each input."""
-    out = flatten_numbers(gradients)[0]
-    if len(out) != len(x):
-        raise ValueError(f"a vjp rule returned {len(out)} gradients for {len(x)} inputs")
-    return [_core.broadcast_to(g.astype(like.dtype), like.shape) for g, like in zip(out, x)]
+    if len(gradients) != len(x):
+        raise ValueError(f"a vjp rule returned {len(gradients)} gradients for {len(x)} inputs")
+    return [_core.broadcast_to(g.astype(like.dtype), like.shape) for g, like in zip(gradients, x)]

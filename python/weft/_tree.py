@@ -103,6 +103,15 @@ def _unflatten(structure, leaves):
     return sequence(kind, items) if keys is None else _dict(kind, keys, items)
 
 
+def without_constants(structure):
+    """The structure with None for what is no array."""
+    if structure == _LEAF:
+        return structure
+    if isinstance(structure, Constant):
+        return Constant(None)
+    return structure[:2] + tuple(map(without_constants, structure[2:]))
+
+
 def sequence(kind, items):
     """A tuple, list or namedtuple of that kind."""
     return kind(*items) if hasattr(kind, "_fields") else kind(items)

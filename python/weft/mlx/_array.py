@@ -747,6 +747,8 @@ class _Updates(_at.Updates):
             return _mlx._run_at(device, lambda x, value: _Updates(x, self._index)._put(value, how), (self._x, value), {})
         try:
             return super()._put(value, how)
+        except _core.RangeError:
+            raise
         except (IndexError, TypeError) as error:  # as of x[index] = value
             raise (TypeError if value is None else ValueError)(str(error)) from error
 

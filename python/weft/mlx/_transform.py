@@ -350,7 +350,11 @@ def vmap(fun, in_axes=0, out_axes=0):
 
 
 checkpoint = _transform.checkpoint
-custom_function = _transform.custom_function
+
+
+class custom_function(_transform.custom_function):
+    __doc__ = _transform.custom_function.__doc__.replace("weft.", "mx.")
+    _flatten = staticmethod(_tree.flatten)  # numbers are what they are: a function may take an axis, or count by one
 
 _is_enabled = [True]
 
