@@ -211,6 +211,16 @@ TEST(a_close_that_fails_on_the_device_commits_nothing) {
   far_end();
 }
 
+static int twice(void *unused, const weft_block in[], const weft_block out[]) {
+  return *(float *)out->data = 2 * *(float *)in->data, unused != NULL;
+}
+static weft_array *host_step(void) {
+  weft_array *x = weft_sum(weft_exp(far_ramp(8)), WEFT_ALL), *y;
+  weft_block like = { .dtype = WEFT_F32 };
+  weft_host(&(weft_host_function){ .run = twice }, 1, &x, 1, &like, &y);
+  return y;
+}
+
 /* Arrays that have a copy on the host live on; those that were there alone have failed, and say so. */
 TEST(values_of_a_lost_device_are_failed_arrays_and_the_host_works_on) {
   far_begin(FAR_WHEN_WAITED_FOR);
@@ -237,6 +247,12 @@ TEST(values_of_a_lost_device_are_failed_arrays_and_the_host_works_on) {
   expect_ramp(x, 1, 0);
   expect_ramp(home, 3, 0);
   expect_ramp(plus(z, 1), 3, 1);
+  last = plus(z, 2);
+  EXPECT_OK(weft_eval_async(1, &last));
+  EXPECT_OK(weft_wait(0, NULL, 1)); /* of what is lost it was told before */
+  float one = 0;
+  EXPECT_OK(weft_read(host_step(), WEFT_F32, &one, sizeof one)); /* nothing is left to do there */
+  EXPECT(one > 0);
   weft_scope_discard(s);
   far_end();
 }
@@ -332,16 +348,6 @@ static weft_array *chosen(void) {
   weft_cond_close(c);
   return y;
 }
-static int twice(void *unused, const weft_block in[], const weft_block out[]) {
-  return *(float *)out->data = 2 * *(float *)in->data, unused != NULL;
-}
-static weft_array *host_step(void) {
-  weft_array *x = weft_sum(weft_exp(far_ramp(8)), WEFT_ALL), *y;
-  weft_block like = { .dtype = WEFT_F32 };
-  weft_host(&(weft_host_function){ .run = twice }, 1, &x, 1, &like, &y);
-  return y;
-}
-
 /* Wherever the host has to look at what kernels have made, it can be told to stop before they have ended. */
 TEST(who_looks_at_what_kernels_make_can_be_cancelled) {
   weft_array *(*const makes[])(void) = { steps_known, steps_until, chosen, host_step };

@@ -211,6 +211,7 @@ static weft_status wait_for_all(double seconds) {
   if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
   if (status) return finish(status, f);
   f = job_failure(), lost = device_drain();
+  if (!lost) lost = device_loss();
   if (!f) f = lost;
   else failure_release(lost);
   return finish(f ? failure_status(f) : WEFT_OK, f);

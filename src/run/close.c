@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "op/op.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/eval.h"
 #include "run/verdict.h"
 
@@ -261,6 +262,7 @@ weft_status weft_scope_close_async(weft_scope *s) {
   if (!f) {
     c->job.run = run_job;
     c->job.end = end_job;
+    for (int i = 0; i < c->n_updates; i++) if (eval_device(c->promise[i])) device_started();
     job_start(&c->job); /* before anybody can see a promise: whoever builds on one comes later */
     for (int i = 0; i < s->n_updates; i++) node_release(array_swap(s->updates[i].outer, promise[i]));
   } else if (c) {

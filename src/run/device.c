@@ -8,6 +8,7 @@
 #include "run/buffer.h"
 #include "run/bundled.h"
 #include "run/donate.h"
+#include "run/eval.h"
 #include "run/kernel_step.h"
 #include "run/memory.h"
 #include "run/space.h"
@@ -81,16 +82,36 @@ struct failure *device_failure(const struct device *d, int how, uint64_t origin)
 
 static _Atomic bool some_run; /* some plan has run on a device: only then is one looked for */
 
+/* A lost device has nothing left to do. */
+static void drain(const struct device *d, struct failure **f) {
+  for (int q = 0; !*f && q < N_QUEUES; q++) {
+    struct event e = event_now(d, (enum queue)q);
+    int how = event_wait(&e);
+    if (how && !d->is_lost(d)) *f = device_failure(d, how, 0);
+  }
+}
+
 struct failure *device_drain(void) {
   struct failure *f = NULL;
   const struct device *d;
-  for (int n = 1; !f && atomic_load(&some_run) && (d = device_numbered(n)); n++)
-    for (int q = 0; !f && q < N_QUEUES; q++) {
-      struct event e = event_now(d, (enum queue)q);
-      int how = event_wait(&e);
-      if (how) f = device_failure(d, how, 0);
-    }
+  for (int n = 1; !f && atomic_load(&some_run) && (d = device_numbered(n)); n++) drain(d, &f);
   return f;
+}
+
+static _Thread_local bool has_started; /* this thread, on some device, since it was told that one is lost */
+
+void device_started(void) { has_started = true; }
+
+struct failure *device_loss(void) {
+  const struct device *d;
+  for (int n = 1; has_started && (d = device_numbered(n)); n++) {
+    if (!d->is_lost(d)) continue;
+    struct event e = event_now(d, QUEUE_COMPUTE);
+    int how = event_wait(&e);
+    has_started = false;
+    return device_failure(d, how ? how : DEVICE_FAILED, 0);
+  }
+  return NULL;
 }
 
 int device_events(int most, struct event e[]) {
@@ -454,6 +475,7 @@ struct failure *device_run(const struct plan *p, struct run *r) {
   if (!is_few)
     t.here = mem_alloc(n * sizeof *t.here), t.there = mem_alloc(n * sizeof *t.there), t.stay = mem_alloc(n * sizeof *t.stay);
   atomic_store(&some_run, true);
+  if (!job_is_here()) device_started(); /* whoever starts a job has said so */
   if (!p->device->available(p->device)) t.failure = device_gone(p->device);
   else if (t.here && t.there && t.stay) run_steps(&t);
   else t.failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");

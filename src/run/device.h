@@ -17,16 +17,18 @@ struct failure *device_unnamed(void);          /* the environment variable is no
 struct failure *device_failure(const struct device *, int how, uint64_t origin);
 struct failure *device_no_memory(const struct device *, int64_t bytes, const char *what, uint64_t origin);
                                                /* for that a block is not to be had */
-struct failure *device_drain(void);            /* until all that was enqueued is done, on all devices */
+struct failure *device_drain(void);            /* until all that was enqueued is done, on all devices that are not lost */
+void device_started(void);                     /* this thread has started work on a device: */
+struct failure *device_loss(void);             /* then it is told, once, that one is lost */
 int device_events(int most, struct event[]);   /* of all that is enqueued on all devices now. How many there are */
 
 /* For tests: these are the devices from now on; 0: those of the machine. */
 void device_use(int n, const struct device *const[]);
 
-bool device_may_stop(const struct plan *);     /* kernels of it, or of the bodies of its loops, have long loops, which may be stopped */
-struct failure *device_await(const struct device *, const struct run *);
-                                               /* before the host looks at what such kernels make: until all is done that is enqueued,
-                                                  or the run is cancelled. Then they end soon, and nobody has seen what they made */
+bool device_may_stop(const struct plan *);     /* kernels of it, or of bodies of its loops, have long loops, which may be stopped */
+struct failure *device_await(const struct device *, const struct run *); /* before the host looks at what such kernels make: until
+                                                  all that is enqueued is done, or the run is cancelled. Then they end soon, and
+                                                  nobody has seen what they made */
 int64_t device_steps_on_host(void);            /* of plans for a device, so far */
 struct failure *device_run(const struct plan *, struct run *); /* a plan for a device */
 

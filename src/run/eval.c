@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "graph/function.h"
 #include "op/later.h"
+#include "run/device.h"
 #include "run/held.h"
 #include "run/tape.h"
 #include "run/verdict.h"
@@ -278,6 +279,7 @@ static bool start(int n, struct node *const target[], const struct eval_options 
   bool is_started = !f && !reads_names;
   for (int i = 0; is_started && i < n; i++) if (node_state_of(target[i]) == NODE_LAZY) node_set_state(target[i], NODE_QUEUED);
   graph_unlock();
+  for (int i = 0; is_started && i < n; i++) if (eval_device(target[i])) device_started();
   e->job.run = run_job;
   e->job.end = end_job;
   if (is_started) return job_start(&e->job), true;
