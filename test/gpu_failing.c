@@ -142,9 +142,33 @@ static weft_status tell_products(float out[MOST]) {
   return weft_read(weft_tanh(y), WEFT_F32, out, sizeof(float) * N);
 }
 
+/* Memory that goes back to the driver whenever it is free. */
+static weft_status tell_trims(float out[MOST]) {
+  weft_status status = WEFT_OK;
+  int64_t kept = weft_get(WEFT_BYTES_CACHE);
+  for (int i = 0; i < 3 && !status; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = ramp(N), *y = weft_cumsum(weft_exp(weft_mul(x, weft_scalar(1 + i))), 0);
+    status = weft_read(y, WEFT_F32, out, sizeof(float) * N);
+    weft_scope_discard(s);
+    if (home) weft_set(WEFT_BYTES_CACHE, 0), weft_set(WEFT_BYTES_CACHE, kept);
+  }
+  return status;
+}
+
+/* What one side of a choice computes, and kernels that are wanted twice. */
+static weft_status tell_choices(float out[MOST]) {
+  weft_array *x = ramp(N), *c = weft_cumsum(x, 0);
+  weft_cond *choice = weft_cond_open(weft_gt(weft_sum(c, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_cond_value(choice, weft_sort(c, 0), weft_neg(c));
+  weft_cond_close(choice);
+  return weft_read(weft_add(weft_cumsum(y, 0), c), WEFT_F32, out, sizeof(float) * N);
+}
+
 static const struct story stories[] = {
   { "elements", tell_elements }, { "indices", tell_indices }, { "sort", tell_sort }, { "loops", tell_loops },
   { "training", tell_training }, { "moves", tell_moves }, { "calls", tell_calls }, { "products", tell_products },
+  { "trims", tell_trims }, { "choices", tell_choices },
 };
 enum { STORIES = sizeof stories / sizeof *stories };
 

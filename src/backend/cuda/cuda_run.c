@@ -62,14 +62,20 @@ static int load_module(const struct code *c, enum ptx_part part, struct cuda_mod
   return s;
 }
 
+/* Lock held. */
+static int find_part(const struct code *c, enum ptx_part part, struct code_part *m) {
+  int s = m->module ? CUDA_OK : load_module(c, part, &m->module);
+  if (!s) s = cuda_find(c->gpu, m->module, entry_of(&c->plan, part), &m->entry);
+  if (!s && part == PTX_MAIN && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
+  return s;
+}
+
 static int load_part(const struct code *c, enum ptx_part part) {
   struct code_part *m = &c->part[part];
   int s = CUDA_OK;
   if (atomic_load_explicit(&m->is_there, memory_order_acquire)) return CUDA_OK;
   pthread_mutex_lock(&m->lock);
-  if (!m->module) s = load_module(c, part, &m->module);
-  if (!s) s = cuda_find(c->gpu, m->module, entry_of(&c->plan, part), &m->entry);
-  if (!s && part == PTX_MAIN && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
+  if (!atomic_load(&m->is_there)) s = find_part(c, part, m); /* else another thread has, meanwhile */
   if (!s) atomic_store_explicit(&m->is_there, true, memory_order_release);
   pthread_mutex_unlock(&m->lock);
   return s;

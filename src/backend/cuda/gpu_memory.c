@@ -217,6 +217,7 @@ static void *move_part(void *of) {
   p->how = cuda_enter(p->g, p->is_up ? "uploading" : "downloading");
   if (!p->how) p->how = open_line(p->line);
   if (!p->how) p->how = p->is_up ? upload(p) : download(p);
+  if (p->how) cu.wait(p->stream); /* nothing that was asked for comes later: pieces and memory are others' then */
   if (p->how) memcpy(p->why, cuda_message(), sizeof p->why - 1);
   return NULL;
 }
