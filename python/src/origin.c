@@ -127,6 +127,14 @@ static PyObject *typed(PyCodeObject *c) {
   return PyUnicode_FromFormat(is_random ? "random.%U" : "%U", c->co_name);
 }
 
+/* Whether it is a file of weft.pytensor, whose functions trace a graph: the user calls none of them. */
+static int is_tracing(PyObject *file) {
+  PyObject *folder = PyUnicode_FromString("pytensor/");
+  int is = folder && PyUnicode_Tailmatch(file, folder, PyUnicode_GET_LENGTH(own_folder), PY_SSIZE_T_MAX, -1) == 1;
+  Py_XDECREF(folder);
+  return is;
+}
+
 PyObject *origin_called(void) {
   PyFrameObject *frame = PyEval_GetFrame();
   PyObject *name = NULL;
@@ -134,7 +142,7 @@ PyObject *origin_called(void) {
   Py_XINCREF(frame);
   while (frame) {
     PyCodeObject *c = code(frame);
-    is_ours = is_ours && is_own(c->co_filename);
+    is_ours = is_ours && is_own(c->co_filename) && !is_tracing(c->co_filename);
     if (is_ours && is_public(c)) Py_XSETREF(name, typed(c));
     Py_DECREF(c);
     PyFrameObject *next = is_ours ? outer(frame) : NULL;

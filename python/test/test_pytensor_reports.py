@@ -106,3 +106,10 @@ def test_what_fails_in_a_scan_that_rewrites_made_anew_names_the_line_of_the_scan
     f = pytensor.function([x, A], rows, mode="WEFT")
     with pytest.raises(ValueError, match=r"inner lengths differ: \[2,2\] x \[3,1\] \(Dot.*test_pytensor_reports.py:\d+\)"):
         f(np.ones(3), np.ones((2, 2)))
+
+
+def test_a_failure_names_a_function_of_weft_and_none_of_the_linker():
+    x, k = pt.dvector("x"), pt.lscalar("k")
+    f = pytensor.function([x, k], x[k:].inc(x), mode="WEFT")
+    with pytest.raises(ValueError, match=r"^add: \[3\] does not broadcast to the part, \[2\] \(IncSubtensor"):
+        f(np.ones(3), 1)
