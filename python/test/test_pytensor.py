@@ -138,6 +138,56 @@ def test_sides_of_different_sizes():
     assert f(np.arange(3.0), 1).tolist() == [1, 2] and f(np.arange(3.0), 0).tolist() == [0, 1, 2]
 
 
+SHARED_BY_CHOICES = {
+    "same": lambda choose, x, y, p, q: [choose(p, y, x), choose(p, lambda: y() + 1, x)],
+    "two": lambda choose, x, y, p, q: [choose(p, y, x), choose(q, x, lambda: y() * 2)],
+    "nested": lambda choose, x, y, p, q: [choose(p, lambda: choose(q, y, x), x), choose(q, lambda: y() * 2, x)],
+    "twice": lambda choose, x, y, p, q: [choose(p, lambda: choose(q, y, x), lambda: choose(q, x, y))],
+}
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize("name", SHARED_BY_CHOICES)
+@pytest.mark.parametrize("share", ["check", "index", "sizes"])
+def test_what_sides_of_several_choices_need_is_computed_if_one_is_taken(name, share, is_inside):
+    """Otherwise it does not fail either: a check, an index, sizes that do not fit. Inside: at each step of a loop."""
+    x, p, q = pt.dvector("x"), pt.bscalar("p"), pt.bscalar("q")
+    shared = {"check": lambda x, exp: Assert("not of these")(exp(x), pt.all(x > 0)), "index": lambda x, exp: exp(x)[x.astype("int64")],
+              "sizes": lambda x, exp: exp(x)[:2] + exp(x)}[share]
+
+    def built(x):
+        y = shared(x, pt.exp)
+        return SHARED_BY_CHOICES[name](lambda c, a, b: ifelse(c, a(), b()), lambda: x, lambda: y, p, q)
+
+    outs = built(x) if not is_inside else [o[-1] for o in pytensor.scan(
+        lambda k: built(x + k), sequences=pt.arange(1.0), outputs_info=[None] * len(built(x)), return_list=True, return_updates=False)]
+    f = function([x, p, q], outs, on_unused_input="ignore")
+
+    def right(a):
+        if share == "check" and not (a > 0).all():
+            raise AssertionError
+        return np.exp(a) if share == "check" else shared(a, np.exp)
+
+    for a in (np.array([1.0, 0.5]), np.array([-1.0, 5]), np.array([1.0, 2, 0])):
+        for chosen in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            try:
+                wanted = SHARED_BY_CHOICES[name](lambda c, a, b: a() if c else b(), lambda: a, lambda: right(a), *chosen)
+            except (AssertionError, IndexError, ValueError) as error:
+                with pytest.raises(type(error)):
+                    f(a, *chosen)
+                continue
+            for got, want in zip(f(a, *chosen), wanted, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_one_of_several_results_that_sizes_depend_on_is_computed_first(rng):
+    """The shape of the IfElse is an IfElse with two results; the loop's length is one of them. It was traced again and again."""
+    a, b, p = pt.dmatrix("a"), pt.dmatrix("b"), pt.lscalar("p")
+    rows = pytensor.map(lambda row: pt.tanh(row), ifelse(p, b * 2, pt.concatenate([b, a])), return_updates=False)
+    for k in range(2):
+        agrees([a, b, p], [rows, *pytensor.grad(rows.sum(), [a, b])], rng.standard_normal((3, 4)), rng.standard_normal((2, 4)), k)
+
+
 def test_checks_raise_what_they_say_also_in_a_scan():
     x = pt.dvector("x")
     f = function([x], Assert("positive, please")(x, pt.all(x > 0)) * 2)
@@ -1445,6 +1495,24 @@ def test_a_side_that_is_not_chosen_does_not_run_its_fallback():
     assert Seen.calls == 0
     np.testing.assert_array_equal(f(np.ones(2), 1), [5, 5])
     assert Seen.calls == 1
+
+
+@pytest.mark.parametrize("change", [lambda part, y: part.inc(y), lambda part, y: part.set(y)], ids=["inc", "set"])
+@pytest.mark.parametrize("size", [None, 3])
+def test_one_row_that_a_mask_leaves_is_stretched_over_the_part_it_is_written_to(size, change):
+    x, k = pt.vector("x", shape=(size,), dtype="float64"), pt.iscalar("k")
+    y = x[x > 0]
+    for out in (change(x[k:], y), change(y[k:], y)):
+        f = function([x, k], out)
+        wanted = pytensor.function([x, k], out, mode="FAST_COMPILE")
+        for a, n in (([1.0, -2, -3], 0), ([1.0, -2, -3], 1), ([1.0, 2, 3], 0), ([1.0, -2, -3], 3), ([1.0, 2, -3], 1)):
+            try:
+                want = wanted(np.array(a), n)
+            except ValueError:
+                with pytest.raises(ValueError):
+                    f(np.array(a), n)
+                continue
+            np.testing.assert_array_equal(f(np.array(a), n), want)
 
 
 def test_two_masks_in_one_index_stretch_as_numpys(rng):

@@ -1,7 +1,7 @@
 """A FunctionGraph as numbered slots and steps, and which of its steps are to be traced where.
 
 A step inside a side of an IfElse is one that nothing else needs: it is traced inside that side, so that it is computed, and may
-fail, only where that side is chosen.
+fail, only where that side is chosen. One that sides of several IfElse need, and nothing else, is computed where one of them is chosen.
 """
 import os
 
@@ -112,23 +112,89 @@ def needed(steps, outputs, given):
 
 
 class Arranged:
-    """Steps in order: those of the graph itself, and for each choice those of its two sides."""
+    """Steps in order: those of the graph itself, and for each choice those of its two sides.
+
+    What sides of several choices need, and nothing else, stands where these choices do and is *guarded*: it is computed, and may fail,
+    only if one of the sides is chosen. A side is a path of pairs, a choice and 0 or 1, from the outermost choice to the one it is of."""
 
     def __init__(self, steps, outputs):
-        home, sides = {}, {}
+        self.makers = {k: step for step in steps for k in step.outs}
+        self.choices = {id(step): step for step in steps if step.is_choice}
+        if not self.arrange(steps, outputs, len(self.choices) > 1):
+            self.arrange(steps, outputs, False)
+
+    def arrange(self, steps, outputs, guarding):
+        """Finds the home of each step. False: guarded steps and conditions need each other."""
+        self.homes, self.guards, self.sides, uses, ancestors = {}, {}, {}, {}, None
         for step in reversed(steps):
-            uses = [home[k] for k in step.outs if k in home]
-            if any(k in outputs for k in step.outs):
-                uses.append(())
-            at = common(uses)
-            sides.setdefault(at, []).append(step)
+            paths = fewest({path for k in step.outs for path in uses.get(k, ())} | {() for k in step.outs if k in outputs})
+            at = self.homes[id(step)] = common(list(paths))
+            if guarding and len(paths) > 1:
+                ancestors = ancestors or ancestors_of(steps, self.makers)
+                asked = {self.choices[which].ins[0] for path in paths for which, _ in path[len(at):]}
+                if not any(ancestors[id(self.makers[k])] & ancestors[id(step), "alone"] for k in asked if k in self.makers):
+                    self.guards[id(step)] = frozenset(paths)
+            paths = paths if id(step) in self.guards else {at}
             for place, k in enumerate(step.ins):
-                there = (*at, (id(step), side_of(step, place))) if step.is_choice and place else at
-                home[k] = common([home[k], there]) if k in home else there
-        self.sides = {at: found[::-1] for at, found in sides.items()}
+                is_side = step.is_choice and place
+                uses.setdefault(k, set()).update({(*at, (id(step), side_of(step, place)))} if is_side else paths)
+        conditions = {which: {k for side in self.told(guard, self.homes[which]) for k, _ in side} for which, guard in self.guards.items()}
+        ordered = with_these_first(steps, self.makers, conditions) if conditions else steps
+        for step in ordered or ():
+            self.sides.setdefault(self.homes[id(step)], []).append(step)
+        return ordered is not None
+
+    def told(self, guard, at):
+        """For each side of a guard the conditions on the way to it from where the guard stands, as slots, with 0 or 1 for the side of
+        each: those that are computed there whatever is chosen."""
+        return [[(self.choices[which].ins[0], k) for which, k in path[len(at):] if self.is_outside(self.choices[which].ins[0], at)]
+                for path in guard]
+
+    def is_outside(self, slot, at):
+        """Whether it is made where a path stands, or further out."""
+        return slot not in self.makers or common([self.homes[id(self.makers[slot])], at]) == self.homes[id(self.makers[slot])]
 
     def steps(self, at=()):
         return self.sides.get(at, ())
+
+
+def fewest(paths):
+    """The same places by as few paths: none that is inside of another, and both sides of a choice are where the choice is."""
+    paths = set(paths)
+    for path in sorted(paths, key=len, reverse=True):
+        if path and path in paths and (*path[:-1], (path[-1][0], 1 - path[-1][1])) in paths:
+            paths.add(path[:-1])
+    return {path for path in paths if not any(path[:n] in paths for n in range(len(path)))}
+
+
+def ancestors_of(steps, makers):
+    """For each step a number whose bits are the steps that it is made of, and itself; with "alone" the bit of the step."""
+    found = {}
+    for n, step in enumerate(steps):
+        found[id(step)] = found[id(step), "alone"] = 1 << n
+        for k in step.ins:
+            if k in makers:
+                found[id(step)] |= found[id(makers[k])]
+    return found
+
+
+def with_these_first(steps, makers, wanted):
+    """The steps in an order in which the slots that some of them want besides what they read are made before; None: there is none."""
+    ordered, state, todo = [], {}, list(reversed(steps))
+    while todo:
+        step = todo[-1]
+        if state.get(id(step)) is None:
+            state[id(step)] = "begun"
+            before = [makers[k] for k in (*step.ins, *wanted.get(id(step), ())) if k in makers]
+            if any(state.get(id(b)) == "begun" for b in before):
+                return None
+            todo.extend(b for b in reversed(before) if id(b) not in state)
+            continue
+        todo.pop()
+        if state[id(step)] == "begun":
+            state[id(step)] = "done"
+            ordered.append(step)
+    return ordered
 
 
 def side_of(step, place):

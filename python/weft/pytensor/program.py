@@ -62,7 +62,7 @@ class Program:
         """Which steps are to be traced, and what enters them."""
         there = self.given | set(self.graph.constants)
         steps = needed(self.graph.steps, self.outputs, there)
-        made = {k for step in steps for k in step.outs}
+        made = {k for step in steps for k in step.outs} - self.given  # of several results some may have been computed first
         read = {k for step in steps for k in step.ins} | set(self.outputs)
         enters = sorted(k for k in read - made if k not in self.graph.constants)
         self.arranged, self.traces = Arranged(steps, self.outputs), {}

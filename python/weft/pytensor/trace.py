@@ -1,5 +1,6 @@
 """A graph told to weft once: its steps in order, each by its row."""
 import re
+from collections import ChainMap
 from sys import intern
 
 import numpy as np
@@ -57,12 +58,40 @@ class Trace:
         self.run(arranged, there, is_outermost=True)
 
     def run(self, arranged, there, at=(), is_outermost=False):
+        needs, within = {None: True}, {}  # by guard: whether it is to be computed, and what its own steps read of each other
         for step in arranged.steps(at):
-            if step.is_choice:
-                results = self.choice(arranged, step, there, at, is_outermost)
+            guard = arranged.guards.get(id(step))
+            if guard not in needs:
+                needs[guard], within[guard] = need(arranged.told(guard, at), there), {}
+            if needs[guard] is False:
+                continue
+            if needs[guard] is True:
+                results = self.traced(arranged, step, there, at, is_outermost)
             else:
-                results = self.step(step, [there[k] for k in step.ins], there if is_outermost else None)
-            there.update(zip(step.outs, results))
+                results = self.guarded(arranged, step, there, at, is_outermost, needs[guard], within[guard])
+            for k, value in zip(step.outs, results):
+                there.setdefault(k, value)  # one of several may have been computed first, and stays what it was
+
+    def traced(self, arranged, step, there, at, is_outermost):
+        if step.is_choice:
+            return self.choice(arranged, step, there, at, is_outermost)
+        return self.step(step, [read(there, k) for k in step.ins], there if is_outermost else None)
+
+    def guarded(self, arranged, step, there, at, is_outermost, need, within):
+        """The results of a step that only sides of choices read: 0 where none of these is chosen. What cannot be is an error of whoever
+        reads it."""
+        try:
+            results = self.body().traced(arranged, step, ChainMap(within, there), at, is_outermost)
+        except (Demand, NeedsValue, weft.NoValueError):
+            told = arranged.told(arranged.guards[id(step)], at)
+            slot = next((k for side in told for k, _ in side if is_expression(there[k])), None) if is_outermost else None
+            if slot is None:
+                raise
+            raise Demand(slot=slot) from None  # a condition first: once all are known it is traced, or nobody reads it
+        except FAILURES as error:
+            results = [Failed(error)] * len(step.outs)
+        within.update(zip(step.outs, results))
+        return [weft.choose(need, x, weft.zeros_like(x)) if is_expression(x) else x for x in results]
 
     def step(self, step, values, there):
         """The results of one step; what fails in it, now or when it runs, names its node and the user's line."""
@@ -132,9 +161,9 @@ class Trace:
 
     def choice(self, arranged, step, there, at, is_outermost):
         """One of two sides: what only one of them needs is computed, and fails, only if it is chosen (weft.choose)."""
-        n, p = step.node.op.n_outs, there[step.ins[0]]
+        n, p = step.node.op.n_outs, read(there, step.ins[0])
         sides = [(*at, (id(step), k)) for k in range(2)]
-        pick = lambda k: [there[slot] for slot in step.ins[1 + k * n:1 + (k + 1) * n]]
+        pick = lambda k: [read(there, slot) for slot in step.ins[1 + k * n:1 + (k + 1) * n]]
         if not is_expression(p):
             side = 0 if p else 1
             self.run(arranged, there, sides[side], is_outermost)
@@ -175,6 +204,44 @@ class Trace:
     def require(self, x, holds, kind, message):
         """x, if holds(x) is true of all its elements."""
         return self.check(x, holds(x), kind, message)
+
+
+class Failed:
+    """What could not be traced, in the place of its value: whoever reads it raises its error."""
+
+    def __init__(self, error):
+        self.error = error
+
+
+def read(there, slot):
+    value = there[slot]
+    if isinstance(value, Failed):
+        raise value.error
+    return value
+
+
+def need(told, there):
+    """Whether one of the sides is chosen that a guard is for, of which it is told the conditions: known, or an expression."""
+    needed = False
+    for side in told:
+        chosen = True
+        for slot, k in side:
+            p = read(there, slot)
+            chosen = both(chosen, (array(p) == 0 if k else array(p) != 0) if is_expression(p) else bool(p) != bool(k))
+        needed = either(needed, chosen)
+    return needed
+
+
+def both(p, q):
+    if is_expression(p) and is_expression(q):
+        return weft.logical_and(p, q)
+    return (q if p else False) if not is_expression(p) else p if q else False
+
+
+def either(p, q):
+    if is_expression(p) and is_expression(q):
+        return weft.logical_or(p, q)
+    return (True if p else q) if not is_expression(p) else True if q else p
 
 
 def is_complex(node):
