@@ -12,6 +12,7 @@ warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 import pytensor  # noqa: E402
 import pytensor.tensor as pt  # noqa: E402
+from pytensor.raise_op import Assert  # noqa: E402
 
 import weft.pytensor  # noqa: E402
 
@@ -113,3 +114,12 @@ def test_a_failure_names_a_function_of_weft_and_none_of_the_linker():
     f = pytensor.function([x, k], x[k:].inc(x), mode="WEFT")
     with pytest.raises(ValueError, match=r"^add: \[3\] does not broadcast to the part, \[2\] \(IncSubtensor"):
         f(np.ones(3), 1)
+
+
+def test_a_check_that_fails_while_it_is_traced_names_its_node_once():
+    x = pt.dvector("x")
+    checked = Assert("two, please")(x, pt.eq(x.shape[0], 2))
+    del checked.tag.trace  # as of what a rewrite makes
+    f = pytensor.function([x], pt.repeat(checked, [1, 2]), mode="WEFT")  # repeats want sizes as numbers
+    with pytest.raises(AssertionError, match=r"^two, please \(Assert[^()]*\(x, [^()]*\)\)\n"):
+        f(np.ones(3))

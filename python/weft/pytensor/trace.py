@@ -116,7 +116,7 @@ class Trace:
 
     def is_silent_of_lines(self, message):
         """Whether nobody has said yet where it happened: neither weft nor the step of a graph inside."""
-        return isinstance(message, str) and not LOCATED.search(message)
+        return isinstance(message, str) and not LOCATED.search(message) and not message.endswith(f"({self.node})")
 
     def results(self, step, values, there):
         """`there`: what an outermost step may ask the program for, else None."""
