@@ -216,8 +216,9 @@ static void gather_add(struct gather *g, int axis, weft_array *index, int follow
   g->index[g->n++] = index;
 }
 
-/* Everything but the arrays. An integer among arrays counts as one, as in NumPy. */
-static weft_array *view(weft_array *a, const struct index *x, struct gather *g) {
+/* Everything but the arrays. An integer among arrays counts as one, as in NumPy. There '...' stands between those around it even if no axis
+ * is left for it; in MLX it is what it stands for. */
+static weft_array *view(weft_array *a, const struct index *x, const PyTypeObject *flavour, struct gather *g) {
   int axis = 0, last = -2, rank = weft_rank(a);
   *g = (struct gather){ .is_together = 1 };
   for (int i = 0; i < x->n; i++) {
@@ -241,6 +242,7 @@ static weft_array *view(weft_array *a, const struct index *x, struct gather *g) 
       a = weft_cut(a, axis++, item.cut[0], item.cut[1], item.cut[2]);
     } else {
       axis += rank - x->n_axes;
+      if (rank == x->n_axes && flavour == &mlx_array_type && last == i - 1) last = i;
     }
   }
   return a;
@@ -271,7 +273,7 @@ static PyObject *only_mask(PyObject *index) {
   return array_check(o) && weft_dtype_of(array_handle(o)) == WEFT_BOOL ? o : NULL;
 }
 
-static weft_array *get(weft_array *a, PyObject *o) {
+static weft_array *get(weft_array *a, PyObject *o, const PyTypeObject *flavour) {
   PyObject *mask = only_mask(o);
   int is_known = mask && weft_rank(array_handle(mask)) > 0 ? mask_is_known(array_handle(mask), weft_rank(array_handle(mask))) : 1;
   if (is_known <= 0) return is_known < 0 ? NULL : weft_compress(a, array_handle(mask));
@@ -280,14 +282,14 @@ static weft_array *get(weft_array *a, PyObject *o) {
   if (parse(&x, a, o)) return NULL;
   if (weft_rank(a) - x.n_axes + x.n > WEFT_RANK_MAX + 1)
     return PyErr_Format(PyExc_IndexError, "an index: the result would have more than %d axes", WEFT_RANK_MAX), NULL;
-  weft_array *v = view(a, &x, &g);
+  weft_array *v = view(a, &x, flavour, &g);
   return v && g.n ? gather(v, &g) : v;
 }
 
 PyObject *index_get(PyObject *self, PyObject *index) {
   weft_scope *s = op_begin();
   weft_array *a = weft_own(array_handle(self)); /* an index may run Python */
-  PyObject *result = op_end_as(flavour_of_array(self), s, get(a, index));
+  PyObject *result = op_end_as(flavour_of_array(self), s, get(a, index, flavour_of_array(self)));
   weft_disown(a);
   return result;
 }
@@ -336,7 +338,7 @@ static weft_array *put(weft_array *x, PyObject *index, PyObject *value, int give
   PyObject *mask = only_mask(index);
   weft_array *masked = mask ? put_where(x, array_handle(mask), v, how) : NULL;
   if (masked) return masked;
-  weft_array *part = get(x, index);
+  weft_array *part = get(x, index, flavour());
   return part ? weft_put(x, part, fit(v, weft_rank(part)), how) : NULL;
 }
 

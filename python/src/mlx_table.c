@@ -23,6 +23,13 @@ static weft_array *of_numbers(name_call *call, int n, const struct name *row, Py
 static weft_array *call_unary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_unary, 1, row, arg); }
 static weft_array *call_binary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_binary, 2, row, arg); }
 
+/* Whether numbers are 0 is asked of each for itself: none has to fit into the dtype of the other. */
+static weft_array *of_each(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[2];
+  return convert_arrays(2, arg, a) ? ((binary)row->function)(a[0], a[1]) : NULL;
+}
+static weft_array *call_logical_of(const struct name *row, PyObject *const arg[]) { return of_numbers(of_each, 2, row, arg); }
+
 /* (condition, x, y): numbers and the memory of others take the dtype of the other value, never that of the condition */
 static weft_array *choose(const struct name *row, PyObject *const arg[]) {
   weft_array *condition, *a[2];
@@ -467,6 +474,7 @@ static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
 #define UNARY(name, c) FUNCTION(name, "(a, /" S, call_unary_of, c)
 #define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary_of, c)
 #define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary_of, c)
+#define LOGICAL(name) FUNCTION(name, "(a, b, stream=None)", call_logical_of, weft_##name)
 #define REDUCE(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_reduce, c)
 #define TOTAL(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_total, c)
 #define SO_FAR(name, c) METHOD(name, "(a, /, axis=None, *, reverse=False, inclusive=True, dtype=None, stream=None)", call_so_far, c)
@@ -495,7 +503,7 @@ const struct name mlx_names[] = {
   BINARY(maximum, mlx_maximum), BINARY(minimum, mlx_minimum), BINARY(logaddexp, mlx_logaddexp),
   BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, mlx_less),
   BINARY(less_equal, mlx_less_equal), BINARY(greater, mlx_greater), BINARY(greater_equal, mlx_greater_equal),
-  BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
+  LOGICAL(logical_and), LOGICAL(logical_or), LOGICAL(logical_xor),
   BINARY(bitwise_and, mlx_and), BINARY(bitwise_or, mlx_or), BINARY(bitwise_xor, mlx_xor), BINARY(left_shift, mlx_left_shift),
   BINARY(right_shift, mlx_right_shift),
   FUNCTION(where, "(condition, x, y, /" S, call_where_of, weft_where),

@@ -968,3 +968,27 @@ def test_functions_with_rules_take_numbers_and_keywords_as_they_are():
     for call in (lambda: mx.jvp(lambda x: times(x, n=3), [x], [x]), lambda: mx.vmap(lambda x: times(x, n=3))(x)):
         with pytest.raises(ValueError, match="keywords, and there is n"):
             call()
+
+
+def test_an_ellipsis_that_stands_for_no_axis_stands_between_no_indices():
+    x, i = mx.arange(24).reshape(2, 3, 4), mx.array([0, 1])
+    assert x[:, i, ..., 0].tolist() == x[:, i, 0].tolist() == [[0, 4], [12, 16]]
+    assert x[:, i, ..., i].shape == (2, 2) and x[None, i, ..., i].shape == (2, 1, 3)  # the second stands for one
+    assert x.at[:, i, ..., 0].add(mx.array([[1, 2], [3, 4]]))[:, :2, 0].tolist() == [[1, 6], [15, 20]]
+    x[:, i, ..., 0] = mx.array([[1, 2], [3, 4]])
+    assert x[:, :2, 0].tolist() == [[1, 2], [3, 4]]
+    assert weft.arange(24).reshape(2, 3, 4)[:, weft.array([0, 1, 1]), ..., 0].shape == (3, 2)  # NumPy's way
+
+
+def test_numbers_beside_which_something_is_true_need_not_fit_its_dtype():
+    x = mx.array([0, 3], mx.uint8)
+    for number in (-3, 300, 2**40, 2.5, 1j, True):
+        assert mx.logical_and(x, number).tolist() == mx.logical_and(number, x).tolist() == [False, True]
+        assert mx.logical_or(x, number).tolist() == [True, True] and mx.logical_xor(number, x).tolist() == [True, False]
+
+
+def test_causal_rows_before_the_first_column_are_means():
+    q, k = mx.array([[[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]]), mx.array([[[[1.0, 0.0], [0.0, 2.0]]]])
+    y = mx.fast.scaled_dot_product_attention(q, k, k, scale=1.0, mask="causal")
+    assert y[0, 0, 0].tolist() == [0.5, 1.0] and y[0, 0, 1].tolist() == [1, 0]
+    assert mx.isfinite(mx.grad(lambda k: mx.fast.scaled_dot_product_attention(q, k, k, scale=1.0, mask="causal").sum())(k)).all().item()

@@ -96,6 +96,8 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force
             raise ValueError(f"scaled_dot_product_attention: a mask of shape {mask.shape} for scores of {scores}")
     if sinks is not None and (sinks.shape != (q.shape[1],) or _mlx.result_type(sinks.dtype, dtype) != dtype):
         raise ValueError(f"scaled_dot_product_attention: sinks of {sinks.shape} {sinks.dtype.name} for {q.shape[1]} heads of {dtype.name}")
+    if isinstance(mask, str) and (sinks is not None or q.shape[2] > k.shape[2]):  # the first rows see nothing
+        mask = _mlx.tri(q.shape[2], k.shape[2], k.shape[2] - q.shape[2], _mlx.bool_)
     if sinks is None:
         if isinstance(mask, _core.array):  # a row that sees nothing is a mean, not nan
             hidden = _mlx.array(finfo(wide).min, wide)
@@ -106,9 +108,6 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force
     q, k, v = (x.astype(wide) for x in (q, k, v))
     k, v = (_mlx.repeat(x, repeat, 1) for x in (k, v))
     scores = (q * scale) @ _mlx.swapaxes(k, -1, -2)
-    if isinstance(mask, str):
-        n, m = scores.shape[-2:]
-        mask = _mlx.tri(n, m, m - n, _mlx.bool_)
     if mask is not None:
         scores = _mlx.where(mask, scores, -math.inf) if mask.dtype == _mlx.bool_ else scores + mask.astype(wide)
     sink = _mlx.broadcast_to(sinks.astype(wide).reshape((1, heads, 1, 1)), scores.shape[:-1] + (1,))
