@@ -452,7 +452,8 @@ weft_array *weft_diagonal(weft_array *, int64_t k, int axis1, int axis2);    /* 
 /* Results whose size is known when they are computed: only their rank is before. In the rows of weft_map sizes may differ, and rows
  * of different sizes are no array. */
 weft_array *weft_flatnonzero(weft_array *);            /* where x, row by row, is not 0: i64 [n] */
-void        weft_nonzero(weft_array *, weft_array *index[]);  /* the same as an index along each axis, [n] each */
+void        weft_nonzero(weft_array *, weft_array *index[]);  /* the same as an index along each axis, [n] each; of a
+                                             bad array, which has no rank, none is set */
 weft_array *weft_compress(weft_array *, weft_array *mask);    /* x[mask]: where bools over the first axes of x are true */
 weft_array *weft_unique(weft_array *, weft_array **first, weft_array **inverse, weft_array **counts);
                                           /* the different elements in order, nan once and last. Any of the others may be NULL:

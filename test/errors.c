@@ -736,3 +736,20 @@ TEST(a_variable_of_the_environment_that_is_not_understood_is_an_error) {
     { "WEFT_JIT", "avx2" }, { "WEFT_FUSE", "1" }, { "WEFT_CHECK", "inf" }, { "WEFT_CHECK", "0" }, { "WEFT_READ", "pread" } };
   for (size_t i = 0; i < sizeof right / sizeof *right; i++) EXPECT_TEXT(environment_says(right[i][0], right[i][1]), "");
 }
+
+/* weft_sized computes a size that nobody knows: what goes wrong there is the status, and not that there is no value yet. */
+TEST(a_size_that_cannot_be_computed_says_why) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_I64, WEFT_DIMS(3), (int64_t[]){ 1, 2, 9 });
+  weft_array *n = weft_at(x, 0, weft_at(x, 0, weft_integer(2)));
+  EXPECT_BAD(weft_sized(WEFT_F32, 1, &n), WEFT_ERR_INDEX, "weft_sized: size 0: weft_at: the index 9 at place 0 is out of range for an axis of 3");
+  n = weft_assert(weft_at(x, 0, weft_integer(1)), weft_lt(weft_sum(x, WEFT_ALL), weft_integer(10)), "too many");
+  EXPECT_BAD(weft_sized(WEFT_F32, 1, &n), WEFT_ERR_ASSERT, "weft_sized: size 0: too many");
+  volatile int stop = 1;
+  weft_cancel_when(&stop);
+  n = weft_sum(x, WEFT_ALL);
+  EXPECT_BAD(weft_sized(WEFT_F32, 1, &n), WEFT_ERR_CANCELLED, "weft_sized: size 0: weft_read: cancelled");
+  weft_cancel_when(NULL);
+  EXPECT_INT(weft_dim(weft_sized(WEFT_F32, 1, &n), 0), 12);
+  weft_scope_discard(s);
+}

@@ -375,6 +375,31 @@ STORY(choices, every_allocation_of_choices_may_fail) {
   return status ? status : read_to(out + 3, ys, 6);
 }
 
+/* Halves are raised to f32 on the way: what is made there may be bad. */
+STORY(made_on_the_way, every_allocation_of_what_is_made_on_the_way_may_fail) {
+  weft_array *x = weft_cast(floats(WEFT_DIMS(2, 3)), WEFT_F16), *i = weft_cast(floats(WEFT_DIMS(2, 3)), WEFT_I32);
+  weft_array *y[] = { weft_mean(x, 1), weft_var(x, 0, 1), weft_nanmedian(x, 1), weft_mean(i, WEFT_ALL) };
+  weft_status status = WEFT_OK;
+  for (int k = 0; k < 4 && !status; k++) status = read_to(out + k, weft_sum(weft_cast(y[k], WEFT_F32), WEFT_ALL), 1);
+  return status;
+}
+
+/* Sides of other shapes are made flat on the way. */
+TEST(sides_of_other_shapes_may_have_no_memory) {
+  weft_scope *s = weft_scope_open();
+  weft_array *p = weft_gt(weft_sum(floats(WEFT_DIMS(3)), WEFT_ALL), weft_scalar(0)), *x = floats(WEFT_DIMS(2, 3));
+  int64_t made = INT64_MAX;
+  for (int64_t n = 1; n <= made; n++) {
+    mem_fail_at(n, n % 2);
+    weft_array *y = weft_choose(p, x, weft_transpose(x, NULL));
+    made = mem_count();
+    mem_fail_at(0, 0);
+    if (weft_check(y)) EXPECT_INT(weft_check(y), WEFT_ERR_MEMORY);
+    if (n > made) EXPECT_OK(weft_check(y));
+  }
+  weft_scope_discard(s);
+}
+
 /* Gradients of loops: truncated, in segments, with a rest; until ends two of them. A story each: what comes first is run again for every
  * allocation of what follows. */
 static weft_status kept_steps(int k, float out[]) {

@@ -225,8 +225,9 @@ BUILD(cut) {
 BUILD(compress) { return weft_compress(in[0], every(in[0], s->p[0], s->p[2])); }
 BUILD(flatnonzero) { return weft_flatnonzero(every(in[0], s->p[0], s->p[2])); }
 BUILD(nonzero) { /* of rows and columns, one of the two lists */
-  weft_array *row = weft_unsqueeze(every(in[0], s->p[0], s->p[2]), 0), *at[2];
-  weft_nonzero(weft_concat(0, 2, (weft_array *[]){ row, row }), at);
+  weft_array *row = weft_unsqueeze(every(in[0], s->p[0], s->p[2]), 0), *rows = weft_concat(0, 2, (weft_array *[]){ row, row });
+  weft_array *at[] = { rows, rows }; /* they stay, if there is no memory for rows */
+  weft_nonzero(rows, at);
   return at[s->p[3] > 1];
 }
 BUILD(unique) { return weft_unique(weft_floor_divide(places_of(in[0]), weft_integer(s->p[0] + 1)), NULL, NULL, NULL); }

@@ -90,8 +90,12 @@ static struct weft_array *take(struct caller *me) {
 
 const struct op op_bad = { .name = "bad", .kind = OP_LEAF };
 
+/* What functions make of their arguments on the way may be bad too, for want of memory, and some look at its sizes before anybody
+ * looks at it: along any axis, counted from either end, they find 0. */
+static dim no_sizes[2 * WEFT_RANK_MAX];
+
 /* What there is when there is no memory for more. It belongs to nobody. */
-static struct node no_memory_node = { .op = &op_bad, .refs = 1, .dtype = WEFT_BOOL };
+static struct node no_memory_node = { .op = &op_bad, .refs = 1, .dtype = WEFT_BOOL, .dims = no_sizes + WEFT_RANK_MAX };
 static struct weft_array no_memory = { .node = &no_memory_node, .owners = HELD_BY_SCOPE, .tag = HANDLE_ALIVE };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -163,6 +167,7 @@ weft_array *array_failed(struct failure *f) {
     return array_no_memory();
   }
   n->failure = f;
+  n->dims = no_sizes + WEFT_RANK_MAX;
   return handle_for(s, n);
 }
 

@@ -414,9 +414,12 @@ static const char fn[] = "weft_choose";
 
 static weft_array *number(int64_t n) { return weft_cast(weft_integer(n), WEFT_I64); }
 
-/* The size along an axis: a number, or what the array will say. */
+/* The size along an axis: a number, or what the array will say. Of a bad array: itself. */
 static weft_array *size_of(weft_array *x, int axis) {
-  dim d = dim_resolve(x->node->dims[axis]);
+  struct node *n = array_good_node(x);
+  if (!n) return x;
+  dim d = dim_resolve(n->dims[axis]);
+  node_release(n);
   return dim_is_known(d) ? number(d) : weft_size(x, axis);
 }
 

@@ -5,6 +5,7 @@
 /* Bad in, bad out, named after the function that was called. */
 static bool is_usable(const char *fn, weft_array *x, weft_array **bad) { return arrays_ok(fn, 1, &x, bad); }
 
+/* How many elements there are along an axis, or in all. x is usable: what is made of it may be bad, for want of memory. */
 static weft_array *count(weft_array *x, int axis) {
   struct node *n = array_node(x);
   return array_of(axis == WEFT_ALL ? node_size(n, -1, dim_count(n->rank, n->dims)) : node_size(n, axis, n->dims[axis]));
@@ -16,7 +17,7 @@ static weft_array *mean(weft_array *x, int axis) {
   struct failure *why = axis_wrong("weft_mean", x, &axis);
   if (why) return array_failed(why);
   weft_array *a = raised(x);
-  return lowered(weft_div(weft_sum(a, axis), weft_cast(count(a, axis), weft_dtype_of(a))), x);
+  return lowered(weft_div(weft_sum(a, axis), weft_cast(count(x, axis), weft_dtype_of(a))), x);
 }
 
 weft_array *weft_mean(weft_array *x, int axis) { return COMPOSED(mean(x, axis)); }
@@ -36,7 +37,7 @@ static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddo
   if (!why && ddof < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: ddof is %lld", fn, (long long)ddof);
   if (why) return array_failed(why);
   weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis)), *sum = weft_sum(squared_distance(d), axis);
-  weft_array *n = weft_maximum(weft_sub(count(a, axis), weft_integer(ddof)), weft_integer(0));
+  weft_array *n = weft_maximum(weft_sub(count(x, axis), weft_integer(ddof)), weft_integer(0));
   weft_array *y = weft_div(sum, weft_cast(n, weft_dtype_of(sum)));
   return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
 }

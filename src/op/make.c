@@ -200,8 +200,7 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
   else if (d == DIM_BAD) {
     weft_status status = weft_read(weft_cast(a, WEFT_I64), WEFT_I64, &now, sizeof now);
     if (status == WEFT_ERR_NO_VALUE) return later_size(a, out, rows);
-    if (status)
-      return fail(WEFT_ERR_NO_VALUE, scope_origin(), "weft_sized: size %d: %s", k, weft_message());
+    if (status) return fail(status, scope_origin(), "weft_sized: size %d: %s", k, weft_message());
     d = now < 0 ? DIM_BAD : now;
   }
   if (d == DIM_BAD)

@@ -45,12 +45,13 @@ static weft_array *word(uint32_t x) { return array_of(scalar_node(WEFT_U32, x, f
 
 /* ---- from floats to codes ---- */
 
-/* x with the last axis, of which each part is so long, as two. A shape that does not divide: NULL, and *why. */
+/* x with the last axis, of which each part is so long, as two. A shape that does not divide: NULL, and *why. A bad one: itself. */
 static weft_array *split_last(const char *fn, weft_array *x, int64_t each, struct failure **why) {
-  struct node *n = array_node(x);
+  struct node *n = array_good_node(x);
   struct shape_text s;
   dim dims[WEFT_RANK_MAX + 1], parts = 0;
   *why = NULL;
+  if (!n) return x;
   if (n->rank < 1 || n->rank >= WEFT_RANK_MAX || !dim_divide(n->dims[n->rank - 1], each, &parts))
     *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the last axis of %s in parts of %lld", fn, shape_show(n, &s), (long long)each);
   for (int k = 0; k < n->rank - 1; k++) dims[k] = n->dims[k];
@@ -180,7 +181,7 @@ static struct failure *quantized(weft_array *w, const weft_code_form *form, weft
   if (!groups) return why;
   code = code_is_whole(&a) ? affine_codes(groups, a.bits, &s, &b) : float_codes(groups, &a, global, &s);
   code = join_last(code);
-  out[0] = weft_rank(code) < 0 ? code : packed(fn, code, a.bits, &why);
+  out[0] = packed(fn, code, a.bits, &why);
   out[1] = weft_squeeze(s, -1), out[2] = b ? weft_squeeze(b, -1) : NULL;
   return why;
 }
@@ -275,7 +276,7 @@ void codes_vjp(const struct code_attr *a, weft_array *const in[], weft_array *by
   weft_array *dw = split_last("weft_dequantize", by_w, a->group, &why), *bad = dw ? NULL : array_failed(why);
   if (is_wanted[1] && !bad) {
     weft_array *q = stepped((weft_array *[]){ in[0], weft_full_like(in[1], 1), weft_full_like(in[2], 0) }, a);
-    weft_array *codes = weft_rank(q) < 0 ? q : split_last("weft_dequantize", q, a->group, &why);
+    weft_array *codes = split_last("weft_dequantize", q, a->group, &why);
     if (!codes) bad = array_failed(why);
     else dx[1] = weft_cast(weft_squeeze(weft_sum(weft_mul(dw, codes), -1), -1), weft_dtype_of(in[1]));
   }

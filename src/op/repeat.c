@@ -25,6 +25,8 @@ static struct failure *times_check(const char *fn, const struct node *x, const i
     if (times[k] < 0)
       return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld times along axis %d", fn, (long long)times[k], k);
     dims[k] = dim_mul(x->dims[k], times[k]);
+    if (dims[k] == DIM_BAD && !dim_is_known(x->dims[k]))
+      return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
     if (dims[k] == DIM_BAD)
       return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld times along axis %d are too many elements", fn,
                   (long long)times[k], k);

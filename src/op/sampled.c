@@ -186,6 +186,8 @@ static weft_array *as_line(weft_array *x) { return weft_unsqueeze(weft_unsqueeze
 /* sum a[i] v[k - i]: a slides under the shorter of the two, turned round. A result of the length of the longer begins so many
  * elements after the first of all. */
 static weft_array *moved(const char *fn, weft_array *a, weft_array *v, weft_reach reach, bool begins_late) {
+  weft_array *bad;
+  if (!arrays_ok(fn, 2, (weft_array *[]){ a, v }, &bad)) return bad;
   struct failure *why = moved_check(fn, a, v, reach);
   if (why) return array_failed(why);
   weft_dtype met = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(v));
@@ -201,10 +203,7 @@ static weft_array *moved(const char *fn, weft_array *a, weft_array *v, weft_reac
   return weft_squeeze(weft_squeeze(y, 2), 0);
 }
 
-weft_array *weft_convolve(weft_array *a, weft_array *v, weft_reach reach) {
-  weft_array *bad;
-  return arrays_ok("weft_convolve", 2, (weft_array *[]){ a, v }, &bad) ? moved("weft_convolve", a, v, reach, false) : bad;
-}
+weft_array *weft_convolve(weft_array *a, weft_array *v, weft_reach reach) { return moved("weft_convolve", a, v, reach, false); }
 
 /* Convolution with the conjugate of v, turned round. */
 weft_array *weft_correlate(weft_array *a, weft_array *v, weft_reach reach) {
