@@ -731,6 +731,24 @@ TEST(cuda_several_devices_pass_values_to_each_other) {
   weft_scope_discard(s);
 }
 
+/* Products that a library multiplies, on each of them: its handles are of one device. */
+TEST(cuda_several_devices_multiply_by_the_library) {
+  if (!has_gpu()) return;
+  if (!weft_device_text(2)) { test_skip("there is one device"); return; }
+  weft_scope *s = weft_scope_open();
+  enum { N = 64 };
+  static float got[3][N * N];
+  for (int device = 1; device <= 2; device++) {
+    weft_array *x = weft_to(weft_cast(drawn_floats(WEFT_DIMS(N, N), 4), WEFT_BF16), device), *y = weft_matmul(x, x);
+    EXPECT_OK(weft_eval(1, &y));
+    EXPECT_OK(weft_read(weft_cast(y, WEFT_F32), WEFT_F32, got[device], sizeof got[device]));
+    const char *plan = weft_show(1, (weft_array *[]){ weft_matmul(x, weft_add(x, weft_scalar(1))) }, "plan");
+    if (getenv("WEFT_CUBLASLT") && strcmp(getenv("WEFT_CUBLASLT"), "0")) EXPECT(strstr(plan, "by cublasLt"));
+  }
+  EXPECT_INT(memcmp(got[1], got[2], sizeof got[1]), 0);
+  weft_scope_discard(s);
+}
+
 /* Memory of others is theirs from the first byte to the last: two blocks with something else between are not one. */
 TEST(cuda_memory_of_others_is_of_the_device_all_along) {
   if (!has_gpu()) return;

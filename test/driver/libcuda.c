@@ -645,6 +645,10 @@ API(cuGraphLaunch, handle h, handle stream) {
   return OK;
 }
 
+/* For a library beside: the device that this thread has entered. */
+int test_driver_device(void);
+int test_driver_device(void) { return current; }
+
 /* For a library beside: whether the stream records, and then calls it with `of`, from malloc, whenever that is run. */
 bool test_driver_defer(handle stream, void (*call)(void *of), void *of);
 bool test_driver_defer(handle stream, void (*call)(void *of), void *of) {

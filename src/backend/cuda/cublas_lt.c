@@ -31,7 +31,7 @@ enum { WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
 enum { PARTS_IN_F32 = 2 }; /* of long sums: added in f32, not in the dtype of y */
 
 struct lt_choice { uint64_t algorithm[8]; size_t bytes; int state; float waves; int reserved[4]; };
-struct lt_key { struct lt_product p; int alignment; };
+struct lt_key { struct lt_product p; int alignment; struct gpu *gpu; };
 
 /* A shape, and what the library does with it. */
 struct lt_known {
@@ -50,7 +50,6 @@ static struct {
 #define MEMBER_(symbol, name, params) int (*name) params;
   CUBLAS_LT(MEMBER_)
 #undef MEMBER_
-  handle self;
   int n_known, oldest;
   struct lt_known known[KNOWN];
 } lt = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -66,7 +65,7 @@ static bool load(const char *path) {
   CUBLAS_LT(FIND_)
 #undef FIND_
   strncpy(lt.path, path, sizeof lt.path - 1);
-  return lt.create(&lt.self) == 0;
+  return true;
 }
 
 static bool find(void) {
@@ -83,6 +82,12 @@ const char *lt_name(void) {
   if (!lt.is_known) lt.is_known = true, lt.is_there = find();
   pthread_mutex_unlock(&lt.lock);
   return lt.is_there ? "cublasLt" : NULL;
+}
+
+/* A handle serves the device that is current when it is made. NULL: the library does not serve it. Lock held, context entered. */
+static handle handle_of(struct gpu *g) {
+  if (!g->multiplier && lt.create(&g->multiplier)) g->multiplier = NULL;
+  return g->multiplier;
 }
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------------- */
@@ -110,12 +115,12 @@ static bool describe(struct lt_known *x) {
 static bool choose(struct lt_known *x) {
   uint64_t bytes = MOST_BYTES;
   uint32_t alignment = (uint32_t)x->key.alignment, parts = PARTS_IN_F32;
-  handle wish = NULL;
+  handle wish = NULL, self = handle_of(x->key.gpu);
   int n = 0;
-  if (lt.wish_new(&wish)) return false;
+  if (!self || lt.wish_new(&wish)) return false;
   bool is_set = !lt.set_wish(wish, WISH_BYTES, &bytes, sizeof bytes) && !lt.set_wish(wish, WISH_PARTS, &parts, sizeof parts);
   for (int i = 0; i < 4 && is_set; i++) is_set = !lt.set_wish(wish, WISH_ALIGNMENT + i, &alignment, sizeof alignment);
-  if (is_set && lt.choose(lt.self, x->work, x->a, x->b, x->y, x->y, wish, 1, &x->choice, &n)) n = 0;
+  if (is_set && lt.choose(self, x->work, x->a, x->b, x->y, x->y, wish, 1, &x->choice, &n)) n = 0;
   lt.wish_free(wish);
   return n > 0 && x->choice.bytes <= MOST_BYTES;
 }
@@ -140,20 +145,20 @@ static const struct lt_known *known(const struct lt_key *key) {
 }
 
 /* Without what lies between its members. */
-static void make_key(struct lt_key *key, const struct lt_product *p, int alignment) {
+static void make_key(struct lt_key *key, struct gpu *g, const struct lt_product *p, int alignment) {
   memset(key, 0, sizeof *key);
   key->p.dtype = p->dtype, key->p.y_dtype = p->y_dtype;
   key->p.m = p->m, key->p.n = p->n, key->p.k = p->k, key->p.n_batch = p->n_batch;
   key->p.a_step = p->a_step, key->p.b_step = p->b_step, key->p.y_step = p->y_step;
   key->p.a_batch = p->a_batch, key->p.b_batch = p->b_batch, key->p.y_batch = p->y_batch;
   key->p.a_is_turned = p->a_is_turned, key->p.b_is_turned = p->b_is_turned;
-  key->alignment = alignment;
+  key->alignment = alignment, key->gpu = g;
 }
 
 bool lt_can(struct gpu *g, const struct lt_product *p, int alignment) {
   struct lt_key key;
   if (!lt_name() || cuda_enter(g, "asking cublasLt")) return false;
-  make_key(&key, p, alignment);
+  make_key(&key, g, p, alignment);
   pthread_mutex_lock(&lt.lock);
   bool can = known(&key)->is_possible;
   pthread_mutex_unlock(&lt.lock);
@@ -175,13 +180,13 @@ int lt_run(struct gpu *g, const struct lt_product *p, uint64_t a, uint64_t b, ui
   if ((a | b | y) % 16 || !lt_name()) return DEVICE_CANNOT;
   int s = cuda_record_other() ? cuda_enter(g, "multiplying by cublasLt") : CUDA_FAILED;
   if (s) return s;
-  make_key(&key, p, alignment_of(a | b | y));
+  make_key(&key, g, p, alignment_of(a | b | y));
   pthread_mutex_lock(&lt.lock);
   const struct lt_known *x = known(&key);
   size_t bytes = x->choice.bytes;
   if (!x->is_possible) s = DEVICE_CANNOT;
   if (!s && bytes) s = cuda_take_room(g, bytes, &room);
-  if (!s && lt.multiply(lt.self, x->work, &one, b, x->a, a, x->b, &zero, y, x->y, y, x->y, x->choice.algorithm, room, bytes,
+  if (!s && lt.multiply(g->multiplier, x->work, &one, b, x->a, a, x->b, &zero, y, x->y, y, x->y, x->choice.algorithm, room, bytes,
                         cuda_working_stream(g))) {
     cuda_say("multiplying by cublasLt", "it does not say why");
     s = CUDA_FAILED;

@@ -115,6 +115,7 @@ struct gpu_words {           /* gpu_words.c */
 struct gpu {
   struct device device;
   int ordinal;               /* the driver's */
+  handle multiplier;         /* cublasLt's, for this device; NULL: not asked for yet */
   int capability, driver_version; /* 90: 9.0; as the driver counts */
   pthread_mutex_t lock;      /* of context, points and blocks */
   _Atomic(handle) context;   /* NULL: not asked for yet */
