@@ -3,24 +3,28 @@
 #include "names.h"
 #include <string.h>
 
-static PyObject *no_value, *no_axis, *no_place; /* weft.NoValueError, weft.AxisError, weft.RangeError */
+static PyObject *no_value, *no_axis, *no_place, *no_truth; /* weft.NoValueError, AxisError, RangeError, CheckError */
 
-/* ValueErrors and IndexErrors, as NumPy's AxisError: programs for older and for newer MLX catch the one and the other, and where a
- * value is computed nobody knows whose program asked. */
-static PyObject *add_both(PyObject *module, const char *name, const char *doc) {
-  PyObject *bases = PyTuple_Pack(2, PyExc_ValueError, PyExc_IndexError);
+/* A class that is two at once, as NumPy's AxisError: programs for weft or NumPy, for older and for newer MLX catch the one or the
+ * other, and where a value is computed nobody knows whose program asked. */
+static PyObject *add_both(PyObject *module, const char *name, PyObject *one, PyObject *other, const char *doc) {
+  PyObject *bases = PyTuple_Pack(2, one, other);
   PyObject *kind = bases ? PyErr_NewExceptionWithDoc(name, doc, bases, NULL) : NULL;
   Py_XDECREF(bases);
   return kind && !PyObject_SetAttrString(module, strchr(name, '.') + 1, kind) ? kind : NULL;
 }
 
 int error_add_types(PyObject *module) {
-  no_axis = add_both(module, "weft.AxisError", "An axis that an array does not have: a ValueError and an IndexError.");
-  no_place = add_both(module, "weft.RangeError", "An index that its axis does not have: a ValueError and an IndexError.");
-  if (!no_axis || !no_place) return -1;
-  no_value = PyErr_NewExceptionWithDoc("weft.NoValueError", "The value, or the size, of something that has none yet: "
-                                       "an argument of a function that is being traced.", PyExc_ValueError, NULL);
-  return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
+  no_axis = add_both(module, "weft.AxisError", PyExc_ValueError, PyExc_IndexError,
+                     "An axis that an array does not have: a ValueError and an IndexError.");
+  no_place = add_both(module, "weft.RangeError", PyExc_ValueError, PyExc_IndexError,
+                      "An index that its axis does not have: a ValueError and an IndexError.");
+  no_truth = add_both(module, "weft.CheckError", PyExc_AssertionError, PyExc_RuntimeError,
+                      "A condition of assert_ that does not hold: an AssertionError and a RuntimeError.");
+  no_value = add_both(module, "weft.NoValueError", PyExc_ValueError, PyExc_RuntimeError,
+                      "The value, or the size, of something that has none yet, as an argument of a function that is being traced: a "
+                      "ValueError and a RuntimeError.");
+  return no_axis && no_place && no_truth && no_value ? 0 : -1;
 }
 
 void *raise_unsized(const char *text) { return PyErr_Clear(), PyErr_SetString(no_value, text), NULL; }
@@ -95,7 +99,7 @@ static PyObject *type_of(weft_status s) {
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;
-    case WEFT_ERR_ASSERT: return PyExc_AssertionError;
+    case WEFT_ERR_ASSERT: return no_truth;
     case WEFT_ERR_NAN: return PyExc_FloatingPointError;
     case WEFT_ERR_TIMEOUT: return PyExc_TimeoutError;
     case WEFT_ERR_NO_VALUE: return no_value;
@@ -146,7 +150,7 @@ static PyObject *in_python_names(const char *message) {
 
 PyObject *raise_status(weft_status s) {
   if (PyErr_Occurred()) return NULL; /* a rule or a signal handler raised: that is the cause */
-  if (s == WEFT_ERR_ASSERT) return PyErr_SetString(PyExc_AssertionError, weft_message()), NULL; /* as it was given */
+  if (s == WEFT_ERR_ASSERT) return PyErr_SetString(no_truth, weft_message()), NULL; /* as it was given */
   if (s == WEFT_ERR_RULE && host_raise(weft_message())) return NULL;
   PyObject *line = origin_text(weft_blame()), *message = line ? in_python_names(weft_message()) : NULL;
   if (message && s == WEFT_ERR_NO_VALUE && flavour() == &mlx_array_type) { /* others look for these words of MLX's */

@@ -141,7 +141,7 @@ const struct name weft_names[] = {
   FUNCTION(betainc, "(a, b, c, /)", call_ternary, weft_betainc, "the beta distribution of a and b up to c",
     "betainc([1.0], 2.0, 1.0)", "[1.0]"),
   FUNCTION(assert_, "(a, condition, message, /)", call_assert, weft_assert,
-    "a, if the condition is true everywhere; else what needs it raises AssertionError with the message, in compiled functions too",
+    "a, if the condition is true everywhere; else what needs it raises CheckError with the message, in compiled functions too",
     "assert_([1, 2], [True, True], 'never')", "[1, 2]"),
   FUNCTION(gammaincinv, TWO, call_binary, weft_gammaincinv, "the x with gammainc(a, x) = b", "gammaincinv([2.0], 1.0)", "[inf]"),
   FUNCTION(gammainccinv, TWO, call_binary, weft_gammainccinv, "the x with gammaincc(a, x) = b",

@@ -15,7 +15,7 @@ optimize = pytest.importorskip("scipy.optimize")
 # ---- which functions there are
 
 NOT_OF_VALUES = set("""
-    AxisError RangeError
+    AxisError CheckError RangeError
     Dtype NoValueError array as_mlx async_eval checkpoint clear_cache compile cond custom_function device_count einsum_path eval fetch from_dlpack get_active_memory
     get_cache_memory get_peak_memory grad jvp kernels_compiled live_nodes load plan reset_peak_memory save save_safetensors scan
     broadcast_shapes can_cast empty empty_like finfo iinfo isdtype

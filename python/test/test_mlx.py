@@ -1,5 +1,6 @@
 """weft.mlx: arrays in another flavour, what it refuses, and the drop-in. MLX itself is not needed."""
 import copy
+import io
 import pickle
 import subprocess
 import sys
@@ -992,3 +993,38 @@ def test_causal_rows_before_the_first_column_are_means():
     y = mx.fast.scaled_dot_product_attention(q, k, k, scale=1.0, mask="causal")
     assert y[0, 0, 0].tolist() == [0.5, 1.0] and y[0, 0, 1].tolist() == [1, 0]
     assert mx.isfinite(mx.grad(lambda k: mx.fast.scaled_dot_product_attention(q, k, k, scale=1.0, mask="causal").sum())(k)).all().item()
+
+
+def test_a_matrix_without_an_inverse_is_one_class_wherever_it_is_found():
+    def inverse(a):
+        return mx.linalg.inv(a, stream=mx.cpu)
+
+    a = mx.zeros((2, 2))
+    for call in (lambda: mx.eval(inverse(a)), lambda: inverse(a).tolist(), lambda: np.array(inverse(a)), lambda: repr(inverse(a)),
+                 lambda: inverse(a)[0, 0].item(), lambda: mx.compile(inverse)(a).tolist(), lambda: mx.save(io.BytesIO(), inverse(a))):
+        for kind in (RuntimeError, AssertionError, weft.CheckError):
+            with pytest.raises(kind, match="^inv: the matrix is singular$"):
+                call()
+
+
+def test_names_that_left_their_function_are_both_of_mlx_classes():
+    kept = []
+    mx.compile(lambda x: kept.append(x * 2) or x)(mx.ones(2))
+    for kind in (RuntimeError, ValueError, weft.NoValueError):
+        with pytest.raises(kind):
+            kept[0].tolist()
+
+
+def test_the_product_of_vectors_in_the_plane_stands_upright():
+    a, b = mx.array([[1.0, 2.0], [mx.inf, 0.0]]), mx.array([[3.0, 5.0], [0.0, 1.0]])
+    assert mx.linalg.cross(a, b).tolist() == [[0, 0, -1], [0, 0, mx.inf]]
+    assert mx.linalg.cross(a, b, axis=0)[:2].tolist() == [[0, 0], [0, 0]]
+    assert mx.linalg.cross(a[0], mx.array([3.0, 5.0, 7.0])).tolist() == [14, -7, -1]
+
+
+def test_what_is_no_file_is_a_wrong_value(tmp_path):
+    mx.save(str(tmp_path / "a.npy"), mx.ones(2))
+    for call in (lambda: mx.save(5, mx.ones(2)), lambda: mx.load(5), lambda: mx.load(str(tmp_path / "a.npy"), format="npz"),
+                 lambda: mx.load(str(tmp_path / "a.npy"), return_metadata=True)):
+        with pytest.raises(ValueError):
+            call()

@@ -30,7 +30,7 @@ from ._core import (        # a line, or more, for each first letter
     AxisError,
     beta, betainc, betaincinv, betaln, bfloat16, bincount, bitwise_and, bitwise_count, bitwise_invert, bitwise_or,
     bitwise_xor, block_masked_mm, bool_, broadcast_to,
-    ceil, choose, clip, complex, complex128, complex64, concatenate, conj, conv, convolve, correlate, cos, cosh, cummax,
+    ceil, CheckError, choose, clip, complex, complex128, complex64, concatenate, conj, conv, convolve, correlate, cos, cosh, cummax,
     cummin, cumprod, cumsum,
     degrees, depends, dequantize, diag, diagonal, diff, digamma, digitize, divide, divmod, dot, Dtype,
     ediff1d, einsum, equal, erf, erfc, erfcinv, erfcx, erfinv, exp, exp2, expand_dims, expm1, eye,

@@ -21,7 +21,10 @@ def _folder():
 
 def _zip(file, *how):
     import zipfile
-    return zipfile.ZipFile(file, *how)
+    try:
+        return zipfile.ZipFile(file, *how)
+    except zipfile.BadZipFile as why:
+        raise ValueError(f"load: no npz file: {why}") from why
 
 
 def _named(file, suffix):
@@ -45,6 +48,8 @@ def _failing():
 def _to(file, suffix, write):
     """write(path) for a path; a file object gets the bytes."""
     if not _is_file(file):
+        if not isinstance(file, (str, os.PathLike)):
+            raise ValueError(f"save: a file opened in binary mode, or its path, is expected, not {type(file).__name__}")
         with _failing():
             return write(_named(file, suffix))
     if getattr(file, "closed", False):
@@ -240,7 +245,7 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
     if _is_file(file) and getattr(file, "closed", False):
         raise ValueError("load: the file is closed")
     if return_metadata and kind in ("npy", "npz"):
-        raise RuntimeError(f"load: there is no metadata in {kind} files")
+        raise ValueError(f"load: there is no metadata in {kind} files")
     if kind not in ("npy", "npz", "safetensors", "gguf"):
         raise ValueError(f"load: {kind!r} is no format of arrays")
     if not _is_file(file) and not os.path.exists(file):

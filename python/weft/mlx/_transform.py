@@ -23,18 +23,11 @@ def eval(*trees):
     """
     changed = _mlx._changed()
     if not changed or _tracing.depth:
-        return _eval(*trees)
+        return _core.eval(*trees)
     try:
         _core.eval(trees, changed)
     except Exception:
-        _eval(*trees)  # what was asked for, or why there is none
-
-
-def _eval(*trees):
-    try:
-        _core.eval(*trees)
-    except AssertionError as why:
-        raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
+        _core.eval(*trees)  # what was asked for, or why there is none
 
 
 def async_eval(*trees):

@@ -64,7 +64,7 @@ def _matrix_norm(a, ord, axes, keepdims):
 
 
 def cross(a, b, axis=-1, *, stream=None):
-    """The product of vectors in three dimensions, or two.
+    """The product of vectors in three dimensions; of two in the plane it stands upright on it.
 
     >>> mx.linalg.cross(mx.array([1, 0, 0]), mx.array([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -74,12 +74,12 @@ def cross(a, b, axis=-1, *, stream=None):
     for x in (a, b):
         if x.shape[-1] not in (2, 3):
             raise ValueError(f"cross: vectors of {x.shape[-1]} elements")
-    flat = a.shape[-1] == 2 and b.shape[-1] == 2
+    in_plane = a.shape[-1] == 2 and b.shape[-1] == 2
     a, b = (x if x.shape[-1] == 3 else _mlx.concatenate([x, _mlx.zeros_like(x[..., :1])], -1) for x in (a, b))
     (a0, a1, a2), (b0, b1, b2) = ([x[..., k] for k in range(3)] for x in (a, b))
-    if flat:
-        return a0 * b1 - a1 * b0
-    return _mlx.moveaxis(_mlx.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1), -1, axis)
+    upright = a0 * b1 - a1 * b0
+    flat = [_mlx.zeros_like(upright)] * 2 if in_plane else [a1 * b2 - a2 * b1, a2 * b0 - a0 * b2]
+    return _mlx.moveaxis(_mlx.stack([*flat, upright], -1), -1, axis)
 
 
 def _square(what, a):
