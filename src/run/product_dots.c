@@ -50,8 +50,8 @@ static int64_t share_rows(struct product *p) {
   return p->cut.width;
 }
 
-/* Threads share columns that lie along k, and all of them end together if the last cells are small: 4096^2 on 16 cores of a Sapphire
- * Rapids takes 293 us by 128 columns, 243 by 64, 216 by 16. */
+/* Threads share columns that lie along k, and all of them end together if the last cells are small: 4096^2 on 16 cores of a
+ * Sapphire Rapids takes 293 us by 128 columns, 243 by 64, 216 by 16. */
 static int64_t share_columns(struct product *p) {
   int64_t fair = p->n / (p->threads * TURNS_A_THREAD), long_enough = TURN_BYTES / (p->k * kir_width(p->b.dtype) + 1);
   int64_t width = p->unit->turn_columns(), columns = fair > long_enough ? fair : long_enough;

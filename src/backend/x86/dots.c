@@ -1,7 +1,7 @@
-/* dots.c -- a vector by a matrix, by AVX2 and AVX-512; nothing is copied. Where the matrix lies along k, eight or sixteen columns go
- * through registers some products at a time, transposed, so that each sum keeps the order of k. Where columns are neighbours, eight rows are
- * read side by side, or one after the other, and the sums of all columns wait in the first cache. What is far is asked for before
- * it is needed. */
+/* dots.c -- a vector by a matrix, by AVX2 and AVX-512; nothing is copied. Where the matrix lies along k, eight or sixteen columns
+ * go through registers some products at a time, transposed, so that each sum keeps the order of k. Where columns are neighbours,
+ * eight rows are read side by side, or one after the other, and the sums of all columns wait in the first cache. What is far is
+ * asked for before it is needed, where the processor does not foresee it. */
 #include "backend/x86/pack.h"
 #include <string.h>
 #include "backend/x86/cpu.h"

@@ -109,8 +109,8 @@ static void add_product(struct writer *w, int sum, int factor, struct rm other) 
   add_to(w, sum, product_of(w));
 }
 
-/* Each a[i,k] is used once, by an fma that spreads it itself. On Zen 4 a broadcast takes a unit that fma needs: 14 rows of one vector
- * 18.7 cycles a step with broadcasts, 14.1 so. */
+/* Each a[i,k] is used once, by an fma that spreads it itself. On Zen 4 a broadcast takes a unit that fma needs: 14 rows of one
+ * vector 18.7 cycles a step with broadcasts, 14.1 so. */
 static bool spreads(const struct writer *w) { return w->s.evex && w->s.vectors == 1 && w->s.rows > 1 && w->s.sort <= OF_F64; }
 
 static struct rm spread(struct rm m) { return m.broadcast = true, m; }
