@@ -280,6 +280,19 @@ TEST(long_rows_by_a_vector_are_right_to_the_bit) {
   }
 }
 
+/* Patches of small products have the shape that suits them best: up to seven vectors, the last one with some of its lanes. */
+TEST(small_products_are_right_to_the_bit_in_patches_of_every_shape) {
+  static const int rows[] = { 29, 40, 64, 97 }, columns[] = { 37, 48, 64, 80, 90, 96, 112, 130 }, lengths[] = { 7, 65, 260 };
+  EACH_BACKEND(backend)
+    for (int i = 0; i < 4 * 8 * 3; i++) {
+      struct product p = { i % 5 ? WEFT_F32 : WEFT_F64, rows[i % 4], columns[i / 4 % 8], lengths[i / 32], i % 7 ? PLAIN : TRANSPOSED, i % 3 ? PLAIN : OFFSET,
+                           NULL, NULL, NULL, NULL };
+      fill(&p, ORDINARY);
+      multiply(&p, backend);
+      drop(&p);
+    }
+}
+
 #if defined __x86_64__
 /* Rows go sixteen or eight at a time, the last ones by fewer; processors that do not foresee so many are asked to fetch them. */
 TEST(any_number_of_rows_by_a_vector_is_right_to_the_bit_whatever_the_processor_foresees) {

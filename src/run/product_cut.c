@@ -18,7 +18,12 @@ enum {
                                9.1 us by one, 10 by two (from Python), but a vector by 384^2 is better shared */
   READING = 4,              /* products that take as long as to read an element of b: a vector by 512^2 takes 6.8 us on two
                                threads, 12.2 if what is read does not count */
-  TURNS = 16                /* of a thread, about: each takes some cells */
+  TURNS = 16,               /* of a thread, about: each takes some cells */
+  CELL_ROWS = 112,          /* of a cell, about, at most */
+  LEAST_SUMS = 8,           /* of a patch, to be added to at the rate of two fma a cycle */
+  FEW_ROWS = 6,             /* of a patch: with fewer, what it reads of b comes .. */
+  STRIP_BYTES = 40 << 10,   /* .. from the first cache; */
+  NEAR_ROWS = 2048          /* bytes from row to row of b: not each in a page of its own */
 };
 
 double product_batches(const struct product *p) {
@@ -37,25 +42,73 @@ int product_threads(const struct product *p, int most, bool is_run) {
   return !is_shared || p->c->has_still ? 1 : shares < 2 ? 2 : shares < most ? (int)shares : most;
 }
 
-/* Rows go in as few parts as patches allow, but equally many for each thread. */
-static int64_t count_parts(const struct product *p) {
-  int64_t n = divide_up(p->m, p->unit->rows());
+/* ---- patches ---- */
+
+/* Rows go in as few parts as patches of so many allow, but equally many for each thread. */
+static int64_t count_parts(const struct product *p, int rows) {
+  int64_t n = divide_up(p->m, rows);
   return n > p->wanted && n < (int64_t)p->wanted * UNEVEN_PARTS ? least(round_up(n, p->wanted), p->m) : n;
+}
+
+static int patch_vectors(const struct product *p, int rows) {
+  int most = p->unit->vectors(p->reg, rows);
+  return p->unit->deep ? most : (int)least(most, divide_up(p->n, p->unit->lanes(p->reg))); /* tiles are whole */
+}
+
+/* Instructions of a step of k: fma, what they read, and what counts. Few sums are waited for. */
+static int64_t step_cost(int64_t rows, int64_t vectors) {
+  int64_t sums = rows * vectors, reads = vectors == 1 ? 1 : rows + vectors, counts = 3 + (rows > 5) + (rows > 10);
+  return (sums < LEAST_SUMS ? LEAST_SUMS : sums) + reads + counts;
+}
+
+/* The patches of y, if they have at most so many rows. */
+struct patches { int64_t parts, low, n_higher; int vectors; };
+
+static struct patches patches_of(const struct product *p, int rows) {
+  int64_t parts = count_parts(p, rows), low = p->m / parts, higher = p->m % parts;
+  return (struct patches){ parts, low, higher, patch_vectors(p, (int)low + (higher > 0)) };
+}
+
+static int64_t strip_cost(const struct patches *t, int64_t vectors) {
+  return t->n_higher * step_cost(t->low + 1, vectors) + (t->parts - t->n_higher) * step_cost(t->low, vectors);
+}
+
+static int64_t cost_of(const struct product *p, const struct patches *t) {
+  int64_t wide = divide_up(p->n, p->unit->lanes(p->reg)), edge = wide % t->vectors;
+  return wide / t->vectors * strip_cost(t, t->vectors) + (edge ? strip_cost(t, edge) : 0);
+}
+
+/* Both operands are read where they are, and the caches hold them. Then patches that are rather square, and divide the columns
+ * evenly, take fewer instructions: 14 x 2 vectors 49 for 28 fma, 6 x 4 38 for 24. */
+static bool has_own_shape(const struct product *p) {
+  bool is_read = p->b.dtype == p->reg && p->b.column == p->size && !p->b.maker && llabs(p->b.row) <= NEAR_ROWS && !product_is_kept(p);
+  return is_read && kir_is_float(p->reg) && !p->unit->deep && p->unit->rows() > FEW_ROWS && product_is_small(p) &&
+         p->m > 2 * p->unit->rows() && !p->then && !p->c->is_fed && !p->c->feeds && !p->c->n_more;
+}
+
+/* What is read of b again for each part comes from the first cache, or not too often. */
+static bool is_near(const struct product *p, const struct patches *t) {
+  return t->low >= FEW_ROWS || p->k * t->vectors * p->unit->lanes(p->reg) * p->size <= STRIP_BYTES;
+}
+
+static struct patches best_patches(const struct product *p) {
+  struct patches best = patches_of(p, p->unit->rows());
+  for (int rows = p->unit->rows() - 1; has_own_shape(p) && rows >= 3; rows--) {
+    struct patches t = patches_of(p, rows);
+    if (is_near(p, &t) && cost_of(p, &t) < cost_of(p, &best)) best = t;
+  }
+  return best;
 }
 
 void product_cut_patches(struct product *p) {
   p->cut.n_blocks = 1;
   if (p->windows) { product_cut_windows(p); return; }
-  int lanes = p->unit->lanes(p->reg);
-  p->cut.n_parts = count_parts(p);
-  p->cut.part_rows = p->m / p->cut.n_parts;
-  p->cut.n_higher = p->m % p->cut.n_parts;
-  int most = p->unit->vectors(p->reg, (int)p->cut.part_rows + (p->cut.n_higher > 0));
-  int vectors = p->unit->deep ? most : (int)least(most, divide_up(p->n, lanes)); /* tiles are whole */
+  struct patches best = best_patches(p);
+  p->cut.n_parts = best.parts, p->cut.part_rows = best.low, p->cut.n_higher = best.n_higher;
+  p->cut.patch_rows = (int)best.low + (best.n_higher > 0);
   bool turns = product_is_flat(p) && product_lies_along_k(p) && !product_is_kept(p);
-  if (turns) vectors = (int)least(vectors, 2); /* they are transposed in registers */
-  p->cut.patch_rows = (int)p->cut.part_rows + (p->cut.n_higher > 0);
-  p->cut.width = vectors * lanes;
+  if (turns) best.vectors = (int)least(best.vectors, 2); /* they are transposed in registers */
+  p->cut.width = best.vectors * p->unit->lanes(p->reg);
   p->cut.n_strips = divide_up(p->n, p->cut.width);
 }
 
@@ -66,7 +119,7 @@ bool product_is_small(const struct product *p) {
 
 int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes) {
   int64_t n = bytes / (columns * p->size * (p->cut.part_rows + 1));
-  return n < 1 ? 1 : least(n, 8);
+  return n < 1 ? 1 : least(n, divide_up(CELL_ROWS, p->cut.part_rows));
 }
 
 bool product_has_one_right(const struct product *p) {
