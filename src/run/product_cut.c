@@ -81,9 +81,10 @@ static int64_t cost_of(const struct product *p, const struct patches *t) {
 /* Both operands are read where they are, and the caches hold them. Then patches that are rather square, and divide the columns
  * evenly, take fewer instructions: 14 x 2 vectors 49 for 28 fma, 6 x 4 38 for 24. */
 static bool has_own_shape(const struct product *p) {
-  bool is_read = p->b.dtype == p->reg && p->b.column == p->size && !p->b.maker && llabs(p->b.row) <= NEAR_ROWS && !product_is_kept(p);
-  return is_read && kir_is_float(p->reg) && !p->unit->deep && p->unit->rows() > FEW_ROWS && product_is_small(p) &&
-         p->m > 2 * p->unit->rows() && !p->then && !p->c->is_fed && !p->c->feeds && !p->c->n_more;
+  bool is_read = p->b.dtype == p->reg && p->b.column == p->size && llabs(p->b.row) <= NEAR_ROWS && !p->b.maker;
+  bool is_alone = !p->then && !p->c->is_fed && !p->c->feeds && !p->c->n_more && !product_is_kept(p);
+  bool has_shapes = kir_is_float(p->reg) && !p->unit->deep && p->unit->rows() > FEW_ROWS;
+  return is_read && is_alone && has_shapes && p->m > 2 * p->unit->rows() && product_is_small(p);
 }
 
 /* What is read of b again for each part comes from the first cache, or not too often. */
