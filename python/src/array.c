@@ -279,8 +279,9 @@ static int gather_methods(void) {
 }
 
 static int add_functions(PyObject *module) {
-  PyMethodDef *const families[] = { origin_functions, names_functions, evaluate_functions, index_functions, transform_functions, rules_functions,
-                                    tree_functions,   file_functions,     host_functions,  walk_functions,      fetch_functions };
+  PyMethodDef *const families[] = { origin_functions, names_functions, evaluate_functions, index_functions, transform_functions,
+                                    rules_functions, tree_functions,   file_functions,     host_functions,  walk_functions,
+                                    fetch_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;
   return 0;
