@@ -24,9 +24,11 @@ NOT_OF_VALUES = set("""
 
 
 
+FIRST_NAMES = {row["name"] for row in weft._core.names}
+
+
 def is_second_name(name):
-    f = getattr(weft, name)
-    return f.__name__ != name and getattr(weft, f.__name__, None) is f
+    return type(getattr(weft, name)) is type(weft.sum) and name not in FIRST_NAMES
 
 
 NAMES = [n for n in dir(weft) if not n.startswith("_") and callable(getattr(weft, n)) and n not in NOT_OF_VALUES
