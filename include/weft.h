@@ -649,7 +649,8 @@ weft_array *weft_cholesky_status(weft_array *a);
 weft_array *weft_cholesky_solve(weft_array *l, weft_array *b);  /* x, l l' x = b, of lower l; b is [n] or [..,n,m] */
 weft_array *weft_solve(weft_array *a, weft_array *b);  /* x, a x = b; b is [n] or [..,n,m] */
 weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit);  /* of a triangle of a, which is
-                                                      all that is read; is_unit: with ones on its diagonal */
+                                                      all that is read; is_unit: with ones on its diagonal. A 0 there is divided by:
+                                                      inf or nan, in that row and those that follow from it, and no status */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
 weft_array *weft_det(weft_array *a);               /* the determinant, [..]; derivatives up to order 7, of singular ones too; but of

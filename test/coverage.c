@@ -92,6 +92,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "bits", "", "the same 32 or 64 bits of another dtype: inside weft_view, zero derivative, mapped and fused as any elementwise op: test/families.c" },
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
+  { "log_gamma_draw", "", "the logarithm of such a number, which does not underflow where its shape is small: test/distributions.c" },
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },
   { "tally", "", "how many numbers are in each bin; no derivative; map: test/histogram.c" },
   { "bins", "", "in which bin each number is; no derivative, sums of weights have one; map: test/histogram.c" },

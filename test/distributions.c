@@ -503,7 +503,7 @@ static double quantile_slope(double a, double x) {
 
 TEST(a_gamma_draw_moves_with_its_shape_as_the_quantile_does) {
   weft_scope *s = weft_scope_open();
-  static const double shape[] = { 1, 1.3, 2, 5, 17, 300, 9999, 10001, 30000 };
+  static const double shape[] = { 0.05, 0.3, 0.9, 1, 1.3, 2, 5, 17, 300, 9999, 10001, 30000 };
   for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
     double many[20], x[20], dx[20], forward[20];
     for (int k = 0; k < 20; k++) many[k] = shape[i];
@@ -516,6 +516,29 @@ TEST(a_gamma_draw_moves_with_its_shape_as_the_quantile_does) {
       EXPECT(dx[k] == forward[k]);
     }
   }
+  weft_scope_discard(s);
+}
+
+/* By logarithms: log of 1 / x. In f32 most draws of such a shape are 0, and their logarithms are not. */
+TEST(the_logarithm_of_a_gamma_draw_moves_with_its_shape_as_that_of_the_quantile_does) {
+  weft_scope *s = weft_scope_open();
+  static const double shape[] = { 0.05, 0.4, 1, 3, 20000 };
+  for (int i = 0; i < 5; i++) {
+    weft_array *a = f64_of(shape[i]), *da, *dy, *one = f64_of(1);
+    weft_array *y = weft_neg(weft_log(weft_random_invgamma(weft_random_key((uint64_t)i), NULL, a, NULL)));
+    weft_grad(y, 1, &a, &da);
+    weft_jvp(1, &a, &one, 1, &y, &dy);
+    double x = exp(one_f64(y)), want = quantile_slope(shape[i], x) / x;
+    EXPECT_NEAR(one_f64(da) / want, 1, 1e-7);
+    EXPECT_NEAR(one_f64(da) / one_f64(dy), 1, 1e-15);
+  }
+  weft_array *a = weft_from(WEFT_F32, 0, NULL, (float[]){ 0.004f }), *like = weft_full(WEFT_F32, WEFT_DIMS(1000), 0), *da;
+  weft_grad(weft_sum(weft_random_gamma(weft_random_key(3), like, a, NULL), WEFT_ALL), 1, &a, &da);
+  EXPECT(isfinite(one_f64(weft_cast(da, WEFT_F64))));
+  weft_array *wide = weft_full(WEFT_F32, WEFT_DIMS(1000, 3), 0), *alpha = weft_broadcast(weft_reshape(a, WEFT_DIMS(1)), WEFT_DIMS(3));
+  weft_array *first = weft_slice(weft_random_dirichlet(weft_random_key(4), wide, alpha), 1, 0, 1, 1);
+  weft_grad(weft_sum(weft_mul(first, first), WEFT_ALL), 1, &a, &da);
+  EXPECT(isfinite(one_f64(weft_cast(da, WEFT_F64))));
   weft_scope_discard(s);
 }
 

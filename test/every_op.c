@@ -594,7 +594,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops, later). */
-static const char *const elsewhere[] = { "bits", "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "later", "turns", "item", "host", "tally", "bins", "dequantize", "code_product", "depthwise", "fourier", "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate", "cofactors" };
+static const char *const elsewhere[] = { "bits", "random_bits", "gamma_draw", "log_gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "later", "turns", "item", "host", "tally", "bins", "dequantize", "code_product", "depthwise", "fourier", "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate", "cofactors" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {

@@ -592,7 +592,7 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
     int64_t g[4] = { 0 };
     for (int k = 0; k < n; k++) plain_is_float(x[k]->dtype) ? (f[k] = plain_f(x[k], i)) : (double)(g[k] = plain_i(x[k], i));
     if (IS("where") || IS("choose")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
-    else if (IS("gamma_draw")) copy_element(&y, i, x[1], i);
+    else if (IS("gamma_draw") || IS("log_gamma_draw")) copy_element(&y, i, x[1], i);
     else if (IS("bits")) memcpy(y.data + i * (int64_t)weft_dtype_bytes(out), a->data + i * (int64_t)weft_dtype_bytes(out), weft_dtype_bytes(out));
     else if (IS("random_bits")) plain_set_i(&y, i, random_word(out, g));
     else if (IS("isnan")) plain_set_i(&y, i, isnan(f[0]));

@@ -62,7 +62,7 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
             return _core.sum(size, axis=axis, keepdims=keepdims)
         if ord == 2:
             return _core.sqrt(_core.sum(size * size, axis=axis, keepdims=keepdims))
-        return _core.sum(size ** ord, axis=axis, keepdims=keepdims) ** (1 / ord)
+        return _core.sum(_core.power(size, ord), axis=axis, keepdims=keepdims) ** (1 / ord)
 
     return _within(norm, x)
 

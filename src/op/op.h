@@ -119,6 +119,7 @@ weft_status assert_status(const struct node *); /* .. and with which status */
 extern const struct op op_bits;        /* the same 32 or 64 bits, of another dtype: pattern.c */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */
+extern const struct op op_log_gamma_draw; /* in: a, log x of such an x: it as a function of a */
 extern const struct op op_scale; /* a b, but a where a is 0, whatever b is: what a branch that was not taken passes on */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 

@@ -7,7 +7,8 @@
  *
  * The derivative by the shape is that of the quantile: where the distribution P(a, x) stays, dx / da = -(dP / da) / (dP / dx).
  * With c_0 = 1, c_k = c_(k-1) x / (a + k) and h_k = 1 / (a + 1) + .. + 1 / (a + k),
- *   dx / da = -(x / a) (S (log x - digamma(a + 1)) - D), S = sum c_k, D = sum c_k h_k. */
+ *   dx / da = -(x / a) (S (log x - digamma(a + 1)) - D), S = sum c_k, D = sum c_k h_k,
+ * and of log x that over x, which has a value where x has none left. */
 #include <math.h>
 #include "op/element.h"
 #include "op/random.h"
@@ -28,17 +29,17 @@ static weft_array *attempt_gamma(const struct draw *d, weft_array *const word[],
 }
 static const struct rejection gamma_rejection = { 2, 32, attempt_gamma };
 
-static weft_array *gamma_at(weft_array *a, weft_array *x) {
-  return element("weft_random_gamma", &op_gamma_draw, FLOAT, 2, (weft_array *[]){ a, x });
+static weft_array *gamma_at(const struct op *op, weft_array *a, weft_array *x) {
+  return element("weft_random_gamma", op, FLOAT, 2, (weft_array *[]){ a, x });
 }
 
 weft_array *random_gamma(const struct draw *all, weft_array *a, int j, int m, bool is_log) {
   struct draw d = random_part(all, j, m);
   weft_array *one = number(d.in, 1), *is_small = weft_lt(a, one), *large = weft_where(is_small, weft_add(a, one), a);
-  weft_array *x = gamma_at(large, random_rejected(&d, &gamma_rejection, 1, &large));
+  weft_array *x = random_rejected(&d, &gamma_rejection, 1, &large);
   weft_array *log = weft_div(weft_log(random_open_unit(&d, 0, 1)), weft_where(is_small, a, one));
-  if (is_log) return weft_add(weft_log(x), weft_where(is_small, log, number(d.in, 0)));
-  return weft_where(is_small, weft_mul(x, weft_exp(log)), x);
+  if (is_log) return gamma_at(&op_log_gamma_draw, a, weft_add(weft_log(x), weft_where(is_small, log, number(d.in, 0))));
+  return gamma_at(&op_gamma_draw, a, weft_where(is_small, weft_mul(x, weft_exp(log)), x));
 }
 
 /* ---- The derivative by the shape ---- */
@@ -59,7 +60,7 @@ static weft_array *slope_sum(const void *ctx, weft_array *const x[]) {
   weft_loop_until(loop, weft_or(weft_not(goes_on), weft_ge(k_next, number(WEFT_F64, 4096))));
   weft_array *s_last = weft_loop_last(loop, sum), *d_last = weft_loop_last(loop, d);
   weft_loop_close(loop);
-  return weft_mul(weft_neg(weft_div(z, a)), weft_sub(weft_mul(s_last, logs), d_last));
+  return weft_div(weft_sub(d_last, weft_mul(s_last, logs)), a);
 }
 
 /* Of large shapes x = a + q sqrt a + (q^2 - 1) / 3 + (q^3 - 7 q) / (36 sqrt a) - (3 q^4 + 7 q^2 - 16) / (810 a) .., where q is the
@@ -80,20 +81,39 @@ static weft_array *slope_large(weft_array *a, weft_array *x) {
   return weft_sub(weft_add(number(WEFT_F64, 1), first), weft_add(second, third));
 }
 
+/* d log x / da, of f64. Where x is too small for a number it is 0, and its logarithm is not. */
+static weft_array *log_slope(weft_array *a, weft_array *x, weft_array *log) {
+  weft_array *limit = number(WEFT_F64, 10000), *is_large = weft_ge(a, limit), *one = number(WEFT_F64, 1);
+  weft_array *a_few = weft_where(is_large, one, a), *x_few = weft_where(is_large, one, x);
+  weft_array *logs = weft_sub(weft_where(is_large, number(WEFT_F64, 0), log), weft_digamma(weft_add(a_few, one)));
+  weft_array *few = lanes_map("weft_random_gamma", 3, (weft_array *[]){ a_few, x_few, logs }, slope_sum, NULL);
+  weft_array *large = weft_where(weft_ge(a, number(WEFT_F64, 1e30)), weft_div(one, a), weft_div(slope_large(a, x), x));
+  return weft_where(is_large, large, few); /* beyond 10^30 x is a to the last digit */
+}
+
+/* Draws that are too small for a number are 0, whatever the shape: they do not move. */
 static weft_array *slope_of(weft_array *a, weft_array *x) {
   weft_dtype as = weft_dtype_of(a);
   a = weft_cast(a, WEFT_F64), x = weft_cast(x, WEFT_F64);
-  weft_array *limit = number(WEFT_F64, 10000), *is_large = weft_ge(a, limit), *one = number(WEFT_F64, 1);
-  weft_array *a_few = weft_where(is_large, one, a), *x_few = weft_where(is_large, one, x);
-  weft_array *logs = weft_sub(weft_log(x_few), weft_digamma(weft_add(a_few, one)));
-  weft_array *few = lanes_map("weft_random_gamma", 3, (weft_array *[]){ a_few, x_few, logs }, slope_sum, NULL);
-  return weft_cast(weft_where(is_large, slope_large(a, x), few), as);
+  weft_array *is_none = weft_eq(x, number(WEFT_F64, 0)), *some = weft_where(is_none, number(WEFT_F64, 1), x);
+  weft_array *slope = weft_mul(some, log_slope(a, some, weft_log(some)));
+  return weft_cast(weft_where(is_none, number(WEFT_F64, 0), slope), as);
 }
 
-/* x, that was drawn with the shape a, as a function of it. */
+static weft_array *slope_of_log(weft_array *a, weft_array *log) {
+  weft_dtype as = weft_dtype_of(a);
+  a = weft_cast(a, WEFT_F64), log = weft_cast(log, WEFT_F64);
+  return weft_cast(log_slope(a, weft_exp(log), log), as);
+}
+
+/* x, that was drawn with the shape a, as a function of it; its logarithm likewise. */
 LOWER(gamma_draw) { return (void)b, in[1]; }
 PARTIAL(gamma_draw) { return k == 0 ? slope_of(X, Y) : NULL; }
 ROW(gamma_draw, true, DERIVATIVE)
+
+LOWER(log_gamma_draw) { return (void)b, in[1]; }
+PARTIAL(log_gamma_draw) { return k == 0 ? slope_of_log(X, Y) : NULL; }
+ROW(log_gamma_draw, true, DERIVATIVE)
 
 /* ---- The family ---- */
 

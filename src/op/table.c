@@ -19,7 +19,7 @@ WEFT_TERNARY(ROW)
 const struct op *const op_table[] = {
   &op_value, &op_scalar, &op_input, &op_bad, &op_loop_var, &op_iota, &op_size,
   WEFT_UNARY(ROW) WEFT_BINARY(ROW) WEFT_TERNARY(ROW)
-  &op_bits, &op_random_bits, &op_gamma_draw, &op_where, &op_choose, &op_scale, &op_fma, &op_cast, &op_complex,
+  &op_bits, &op_random_bits, &op_gamma_draw, &op_log_gamma_draw, &op_where, &op_choose, &op_scale, &op_fma, &op_cast, &op_complex,
   &op_sum, &op_prod, &op_max, &op_min, &op_all, &op_any, &op_logsumexp, &op_argmax, &op_argmin,
   &op_cumsum, &op_cumprod, &op_cummax, &op_cummin,
   &op_reshape, &op_broadcast, &op_transpose, &op_slice, &op_as_strided, &op_windows, &op_part, &op_pair,
