@@ -1,4 +1,5 @@
 /* unroll.c -- loops written out, step by step, as graphs without loops: what a loop means, to compare with. */
+#include <stdlib.h>
 #include "graph/scope.h"
 #include "op/loop.h"
 #include "values.h"
@@ -88,24 +89,21 @@ static weft_array *result(const struct loop *l, const struct state *s, int k) {
 }
 
 static weft_array *without(struct node *loop, weft_array *a) {
-  static _Thread_local struct state states[4], *s;
-  static _Thread_local int depth;
+  struct state *s = calloc(1, sizeof *s); /* half a megabyte, of which a loop touches a few rows */
   const struct loop *l = loop_of(loop);
   struct node *item[MOST], *to[MOST], *out;
-  s = &states[depth++ % 4];
-  *s = (struct state){ 0 };
-  struct state *mine = s;
+  if (!s) abort();
   int64_t n = steps_of(l, loop);
-  for (int k = 0; k < l->n_seq; k++) mine->seq[k] = sequence(l, loop->in[loop_in_seq(l, k)], n);
-  for (int k = 0; k < l->n_carry; k++) mine->carry[k] = handle(loop->in[loop_in_carry(l, k)]);
+  for (int k = 0; k < l->n_seq; k++) s->seq[k] = sequence(l, loop->in[loop_in_seq(l, k)], n);
+  for (int k = 0; k < l->n_carry; k++) s->carry[k] = handle(loop->in[loop_in_carry(l, k)]);
   for (int64_t t = 0; t < n; t++)
-    if (step(l, loop, l->is_backward ? n - 1 - t : t, mine)) break;
+    if (step(l, loop, l->is_backward ? n - 1 - t : t, s)) break;
   int n_items = items_of(loop, a->node, item);
-  for (int k = 0; k < n_items; k++) to[k] = result(l, mine, ((const struct item_attr *)item[k]->attr)->k)->node;
-  dim symbol[] = { l->length, l->steps }, value[] = { mine->n_rows, n };
+  for (int k = 0; k < n_items; k++) to[k] = result(l, s, ((const struct item_attr *)item[k]->attr)->k)->node;
+  dim symbol[] = { l->length, l->steps }, value[] = { s->n_rows, n };
   struct failure *why = NULL;
   int n_symbols = dim_is_known(l->length) ? 0 : l->steps == l->length || dim_is_known(l->steps) ? 1 : 2;
-  depth--;
+  free(s);
   if (graph_specialise(false, n_items, item, to, n_symbols, symbol, value, 1, &a->node, &out, &why)) return array_of(out);
   test_fail(__FILE__, __LINE__, "%s", failure_message(why));
   failure_release(why);
