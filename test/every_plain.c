@@ -19,29 +19,41 @@ bool plain_is_float(weft_dtype t) { return is_narrow(t) || t == WEFT_F32 || t ==
 static bool is_signed(weft_dtype t) { return t >= WEFT_I8 && t <= WEFT_I64; }
 static int bits_of(weft_dtype t) { return 8 * (int)weft_dtype_bytes(t); }
 
-/* The nearest number with so many bits of mantissa, ties to even; beyond the largest: inf. */
-static long double nearest(long double x, int mantissa, int lowest, long double largest) {
-  if (x == 0 || isnan(x) || isinf(x)) return x;
-  int e = ilogbl(x);
-  if (e < lowest) e = lowest;
-  long double ulp = ldexpl(1, e - mantissa + 1), y = rintl(x / ulp) * ulp;
-  return fabsl(y) > largest ? copysignl(INFINITY, x) : copysignl(y, x);
+/* 2^e, -1022 <= e <= 1023 */
+static double power_of_2(int e) {
+  uint64_t bits = (uint64_t)(e + 1023) << 52;
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* The nearest number with so many bits of mantissa, 11 at most, ties to even; beyond the largest: inf. By doubles where x is one: the
+ * scaling is exact, and long doubles are slow, most of all where they are emulated. */
+static double nearest(long double x, int mantissa, int lowest, double largest) {
+  double d = (double)x, y;
+  if (x == 0 || isnan(x) || isinf(x)) return d;
+  bool is_double = d == x && fabs(d) >= DBL_MIN;
+  int e = is_double ? ilogb(d) : ilogbl(x);
+  int unit = (e < lowest ? lowest : e) - mantissa + 1;
+  if (unit > 1000) return copysign(INFINITY, d);
+  y = (is_double ? rint(d * power_of_2(-unit)) : (double)rintl(x * power_of_2(-unit))) * power_of_2(unit);
+  return fabs(y) > largest ? copysign(INFINITY, d) : copysign(y, d);
 }
 
 static uint16_t half_bits(long double x, int mantissa, int bias) { /* bits behind the point: mantissa */
   int lowest = 1 - bias, top = (1 << (15 - mantissa)) - 1;
-  long double largest = ldexpl(2 - ldexpl(1, -mantissa), top - 1 - bias), y = nearest(x, mantissa + 1, lowest, largest);
+  double y = nearest(x, mantissa + 1, lowest, (2 - power_of_2(-mantissa)) * power_of_2(top - 1 - bias));
   uint16_t sign = signbit(x) ? 0x8000 : 0;
   if (isnan(x)) return (uint16_t)(sign | top << mantissa | 1 << (mantissa - 1));
   if (isinf(y)) return (uint16_t)(sign | top << mantissa);
-  int e = y == 0 ? lowest - 1 : ilogbl(y);
-  if (e < lowest) return (uint16_t)(sign | (int)ldexpl(fabsl(y), mantissa - lowest));
-  return (uint16_t)(sign | (e + bias) << mantissa | ((int)ldexpl(fabsl(y), mantissa - e) - (1 << mantissa)));
+  int e = y == 0 ? lowest - 1 : ilogb(y);
+  if (e < lowest) return (uint16_t)(sign | (int)(fabs(y) * power_of_2(mantissa - lowest)));
+  return (uint16_t)(sign | (e + bias) << mantissa | ((int)(fabs(y) * power_of_2(mantissa - e)) - (1 << mantissa)));
 }
 
 static double eighth_value(weft_dtype t, uint8_t b) {
   int digits = t == WEFT_E4M3 ? 3 : 2, bias = t == WEFT_E4M3 ? 7 : 15, m = b & 127, e = m >> digits, f = m & ((1 << digits) - 1);
-  double x = ldexp(e ? (1 << digits) + f : f, (e ? e : 1) - bias - digits);
+  double x = (e ? (1 << digits) + f : f) * power_of_2((e ? e : 1) - bias - digits);
   if (t == WEFT_E4M3 ? m == 127 : m > 124) x = NAN;
   if (t == WEFT_E5M2 && m == 124) x = INFINITY;
   return b & 128 ? -x : x;
@@ -49,20 +61,20 @@ static double eighth_value(weft_dtype t, uint8_t b) {
 
 static double half_value(uint16_t b, int mantissa, int bias) {
   int e = b >> mantissa & ((1 << (15 - mantissa)) - 1), m = b & ((1 << mantissa) - 1), top = (1 << (15 - mantissa)) - 1;
-  double x = e == top ? (m ? NAN : INFINITY) : e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
+  double x = e == top ? (m ? NAN : INFINITY) : (e ? m + (1 << mantissa) : m) * power_of_2((e ? e : 1) - bias - mantissa);
   return b & 0x8000 ? -x : x;
 }
 
 /* By a search among all of them, which ascend: the code of the number that `nearest` says; what is beyond 448 in e4m3 is nan. */
 static uint8_t eighth_bits(weft_dtype t, long double x) {
   bool is_e4m3 = t == WEFT_E4M3;
-  long double y = is_e4m3 ? nearest(x, 4, -6, 448) : nearest(x, 3, -14, 57344);
+  double y = is_e4m3 ? nearest(x, 4, -6, 448) : nearest(x, 3, -14, 57344);
   uint8_t sign = signbit(x) ? 0x80 : 0;
   if (isnan(y) || (is_e4m3 && isinf(y))) return sign | (is_e4m3 ? 0x7F : 0x7E);
   if (isinf(y)) return sign | 0x7C;
   int code = 0;
-  for (int step = 64; step; step /= 2) if ((long double)eighth_value(t, (uint8_t)(code + step)) <= fabsl(y)) code += step;
-  if ((long double)eighth_value(t, (uint8_t)code) != fabsl(y)) abort();
+  for (int step = 64; step; step /= 2) if (eighth_value(t, (uint8_t)(code + step)) <= fabs(y)) code += step;
+  if (eighth_value(t, (uint8_t)code) != fabs(y)) abort();
   return (uint8_t)(sign | code);
 }
 
@@ -113,15 +125,15 @@ static int64_t saturated(weft_dtype t, long double x) {
 
 void plain_set_f(struct plain *p, int64_t i, long double x) {
   uint8_t *at = p->data + i * (int64_t)weft_dtype_bytes(p->dtype);
-  float f = (float)x;
-  double d = (double)x;
+  float f;
+  double d;
   uint16_t h;
   switch (p->dtype) {
     case WEFT_F16: h = half_bits(x, 10, 15); memcpy(at, &h, 2); return;
     case WEFT_BF16: h = half_bits(x, 7, 127); memcpy(at, &h, 2); return;
     case WEFT_E4M3: case WEFT_E5M2: *at = eighth_bits(p->dtype, x); return;
-    case WEFT_F32: memcpy(at, &f, 4); return;
-    case WEFT_F64: memcpy(at, &d, 8); return;
+    case WEFT_F32: f = (float)x; memcpy(at, &f, 4); return;
+    case WEFT_F64: d = (double)x; memcpy(at, &d, 8); return;
     case WEFT_C64: case WEFT_C128: set_real(p, i, x); return;
     case WEFT_BOOL: plain_set_i(p, i, x != 0); return;
     default: plain_set_i(p, i, saturated(p->dtype, x)); return;
