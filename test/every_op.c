@@ -741,7 +741,8 @@ static bool is_left_out(int i, int d, int way) {
 }
 
 /* A function of elements that takes long to compile and to compute is that of f32, or of f64, between two casts: each pair of one and
- * another dtype is met in one or two of the five ways, each function in all of them. Digests are of all. */
+ * another dtype is met in one or two of the five ways, each function in all of them. Digests for a GPU, whose casts are other
+ * instructions in each kernel, are of all; those of the vm, for other machines, whose loop over a cast is one for all functions, are not. */
 static bool is_between_casts(const struct call *c, weft_dtype t) {
   if (t == WEFT_F32 || t == WEFT_F64 || plain_is_complex(t)) return false;
   for (const struct op *const *op = op_table; *op; op++)
@@ -750,7 +751,7 @@ static bool is_between_casts(const struct call *c, weft_dtype t) {
 }
 
 static bool is_met_so(int i, int d, int way) {
-  return digest_is_wanted() || !is_between_casts(&calls[i], dtypes[d]) || (i + d + way) % 3 == 0;
+  return (digest_is_wanted() && way != FUSED_ON_THE_VM) || !is_between_casts(&calls[i], dtypes[d]) || (i + d + way) % 3 == 0;
 }
 
 /* Two tests a way, on dtypes with a fraction and without: two processors share the longest tests there are. */
