@@ -1080,6 +1080,16 @@ def test_what_is_not_finite_stays_in_a_convolution_where_it_is(value, where, rng
     agrees([x, y], pt.signal.convolve1d(x, y), *args)
 
 
+@pytest.mark.parametrize("sizes", [(5, 3), (3, 5), (2, 5, 3), (4, 4)])
+def test_factors_of_matrices_that_are_not_square(sizes, rng):
+    """The permutation is one of rows: as many columns as the matrix has rows."""
+    a = pt.tensor("a", shape=(None,) * len(sizes), dtype="float64")
+    lu = pt.linalg.lu
+    agrees([a], [*lu(a), *lu(a, p_indices=True), *lu(a, permute_l=True)], rng.standard_normal(sizes), rtol=1e-9)
+    p, lower, upper = function([a], list(lu(a)))(rng.standard_normal(sizes))
+    assert p.shape == (*sizes[:-1], sizes[-2])
+
+
 @pytest.mark.parametrize("sizes", [(4, 4), (2, 3, 3)])
 def test_factors_with_rows_exchanged(sizes, rng):
     a = pt.tensor("a", shape=(None,) * len(sizes), dtype="float64")

@@ -154,8 +154,8 @@ def lu(node, values, trace):
     if op.p_indices:
         return [array(p, "int32"), lower, upper]
     if op.permute_l:
-        return [weft.take_along_axis(lower, weft.broadcast_to(weft.expand_dims(p, -1), shape(lower)), -2), upper]
-    places = weft.expand_dims(p, -1) == weft.arange(shape(lower)[-1])
+        return [weft.take_along_axis(lower, weft.broadcast_to(weft.expand_dims(p, -1), sizes(lower)), -2), upper]
+    places = weft.expand_dims(p, -1) == weft.arange(sizes(lower)[-2])  # square, whatever the matrix is
     return [array(places, node.outputs[0].type.dtype), lower, upper]
 
 
