@@ -150,3 +150,29 @@ SCOPED(a_check_in_a_loop_over_no_elements_counts_for_nobody) {
   EXPECT_OK(weft_eval(1, (weft_array *[]){ climb(none, 1) }));
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ASSERT);
 }
+
+/* What stands in the place of a value that fails its check is 0: where 0 is checked both sides of the choice are one expression. */
+SCOPED(a_check_of_zeros_fails_as_any_other) {
+  weft_array *x = weft_alias(f64s(1, (double[]){ -1 })), *holds = weft_gt(x, weft_scalar(0));
+  for (int d = WEFT_BOOL; d <= WEFT_C128; d++) {
+    weft_array *zeros = weft_full((weft_dtype)d, WEFT_DIMS(3), 0);
+    weft_array *made = weft_where(weft_full(WEFT_BOOL, WEFT_DIMS(3), 1), zeros, weft_full((weft_dtype)d, WEFT_DIMS(3), 1));
+    weft_array *several[] = { zeros, made, weft_full((weft_dtype)d, 0, NULL, 0) };
+    for (int k = 0; k < 3; k++) {
+      weft_array *checked = weft_assert(several[k], holds, "no"), *used = weft_stack(0, 2, (weft_array *[]){ checked, several[k] });
+      EXPECT_INT(weft_eval(1, &used), WEFT_ERR_ASSERT);
+      EXPECT_INT(weft_eval(1, &checked), WEFT_ERR_ASSERT);
+      EXPECT_TEXT(weft_message(), "no");
+    }
+  }
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out;
+  weft_array *none = weft_assert(weft_mul(weft_cast(in, WEFT_I64), weft_integer(0)), weft_gt(in, weft_scalar(0)), "no");
+  weft_function *f = weft_compile(body, 1, &in, 1, &none);
+  weft_call(f, 1, &x, 1, &out);
+  EXPECT_INT(weft_eval(1, &out), WEFT_ERR_ASSERT);
+  weft_array *row = weft_alias(weft_full(WEFT_F64, 0, NULL, 3)), *rows = f64s(2, (double[]){ 1, -1 });
+  weft_array *y = weft_assert(weft_full(WEFT_F64, 0, NULL, 0), weft_gt(row, weft_scalar(0)), "no"), *ys;
+  weft_map(1, &row, &rows, 1, &y, &ys);
+  EXPECT_INT(weft_eval(1, &ys), WEFT_ERR_ASSERT);
+}

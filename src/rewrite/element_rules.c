@@ -77,6 +77,18 @@ static struct node *replacement(struct rewriting *w, const struct pattern *p, in
   return made(w, q->op, like, like->rank, like->dims, dtype_of(p, at, like), q->n, in, NULL, 0);
 }
 
+/* Whether a condition is the check of weft_assert, as it is or seen otherwise. It is more than its value: a row may not drop it, as
+ * that of where(c, x, x) would where 0 is what is checked. */
+static bool is_check(const struct node *c) {
+  while (c && c->op->kind == OP_VIEW) c = c->in[0];
+  return c && c->op == &op_assert;
+}
+
+static bool mentions(const struct pattern *p, int var) {
+  for (int i = 0; i < p->n; i++) if (!p->node[i].op && p->node[i].var == var) return true;
+  return false;
+}
+
 static struct node *apply_rows(struct rewriting *w, struct node *n) {
   int n_rules;
   const struct rule_compiled *r = rules_compiled(&n_rules);
@@ -85,6 +97,7 @@ static struct node *apply_rows(struct rewriting *w, struct node *n) {
     if (r[i].before.node[0].op != n->op || r[i].tag > w->most) continue;
     if (!matches(&r[i].before, 0, n, var) || !var[0] || !is_on(r[i].on, var[0])) continue;
     if (var[PATTERN_K] && w->n_folds == MOST_FOLDS) continue; /* what becomes of it is to be a number */
+    if (is_check(var[PATTERN_C]) && !mentions(&r[i].after, PATTERN_C)) continue;
     return replacement(w, &r[i].after, 0, n, var);
   }
   return n;

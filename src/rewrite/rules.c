@@ -86,7 +86,7 @@ static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
 static bool is_word(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
 
 static int variable(char c) {
-  static const char names[PATTERN_VARS] = { 'x', 'y', 'z', 'c', [PATTERN_K] = 'k' };
+  static const char names[PATTERN_VARS] = { 'x', 'y', 'z', [PATTERN_C] = 'c', [PATTERN_K] = 'k' };
   for (int i = 0; i < PATTERN_VARS; i++)
     if (names[i] == c) return i;
   return -1;

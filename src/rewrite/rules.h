@@ -16,7 +16,7 @@ struct rewrite_rule {
 extern const struct rewrite_rule rewrite_rules[]; /* ends with before = NULL */
 
 /* A pattern in memory: nodes of a tree, the root first. */
-enum { PATTERN_NODES = 12, PATTERN_VARS = 5, PATTERN_K = 4 };
+enum { PATTERN_NODES = 12, PATTERN_VARS = 5, PATTERN_C = 3, PATTERN_K = 4 };
 struct pattern_node { const struct op *op; int var; double number; int n, in[3]; }; /* op NULL: var >= 0, or a number */
 struct pattern { int n; struct pattern_node node[PATTERN_NODES]; };
 
