@@ -348,6 +348,11 @@ static weft_array *chosen(void) {
   weft_cond_close(c);
   return y;
 }
+static void *cancel_what_is_launched(void *unused) {
+  while (!far_counts().launches) usleep(1000);
+  return cancel_soon(unused);
+}
+
 /* Wherever the host has to look at what kernels have made, it can be told to stop before they have ended. */
 TEST(who_looks_at_what_kernels_make_can_be_cancelled) {
   weft_array *(*const makes[])(void) = { steps_known, steps_until, chosen, host_step };
@@ -360,7 +365,7 @@ TEST(who_looks_at_what_kernels_make_can_be_cancelled) {
     far_looks = far_stuck = true;
     cancels = 0;
     weft_cancel_when(&cancels);
-    EXPECT_INT(pthread_create(&t, NULL, cancel_soon, NULL), 0);
+    EXPECT_INT(pthread_create(&t, NULL, cancel_what_is_launched, NULL), 0);
     EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
     pthread_join(t, NULL);
     weft_cancel_when(NULL);
@@ -398,6 +403,7 @@ TEST(kernels_that_may_be_stopped_are_in_the_background_too) {
     weft_cancel_when(&cancels);
     EXPECT_OK(weft_eval_async(1, &y));
     weft_cancel_when(NULL);
+    until_launched(3); /* x and the first call were two */
     EXPECT_INT(weft_wait(1, &y, 0.02), WEFT_ERR_TIMEOUT);
     __atomic_store_n(&cancels, 1, __ATOMIC_RELAXED);
     EXPECT_INT(weft_wait(1, &y, 10), WEFT_ERR_CANCELLED);
