@@ -897,7 +897,8 @@ typedef enum {
                          arose in and the step of each loop around it, weft_blame its line; the values stay. At first the
                          environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */
   WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums, and
-                         factors and systems of 96 rows or more to its LAPACK, if it has one; refused where there is none. At
+                         factors and systems of 96 rows or more to its LAPACK, if it has one; refused where there is none. On GPUs
+                         products of 2^20 multiplications and more are cublasLt's, if that is found. At
                          first 1 if the environment variable WEFT_BLAS is 1, or the name or path of a library; where that is not
                          there, such products are WEFT_ERR_FILE */
   WEFT_HALVES,        /* this thread, on every device: 1 lets products of f16 and bf16 matrices, and attention, be added in the

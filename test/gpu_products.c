@@ -174,6 +174,52 @@ TEST(cuda_products_of_f32_are_rounded_to_tf32_only_where_that_is_asked_for) {
   weft_set(WEFT_TF32, 0);
 }
 
+/* Products of f32 and f64 are a library's where WEFT_BLAS says so: the numbers, alone and with what follows, whoever adds them, and
+ * without it, or with WEFT_EXACT, the bits of the host. */
+static void expect_asked_for(weft_dtype t, bool has_rest, bool is_librarys) {
+  enum { M = 96, K = 200, N = 64 };
+  weft_scope *s = weft_scope_open();
+  weft_array *a = matrix(t, M, K), *b = matrix(t, N, K), *y = weft_matmul(a, weft_transpose(b, NULL));
+  static double got[M * N], want[M * N];
+  if (has_rest) y = weft_mul(weft_tanh(y), weft_slice(a, 1, 0, N, 1));
+  weft_set(WEFT_DEVICE, 1);
+  const char *plan = weft_show(1, &y, "plan");
+  if (!strstr(plan, "by cublasLt") != !is_librarys)
+    test_fail(__FILE__, __LINE__, "%s, %d: the library is to be %d:\n%s", weft_dtype_name(t), has_rest, is_librarys, plan);
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, got, sizeof got));
+  weft_set(WEFT_DEVICE, 0);
+  int64_t blas = weft_set(WEFT_BLAS, 0);
+  y = weft_matmul(matrix(t, M, K), weft_transpose(matrix(t, N, K), NULL));
+  if (has_rest) y = weft_mul(weft_tanh(y), weft_slice(a, 1, 0, N, 1));
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, want, sizeof want));
+  weft_set(WEFT_BLAS, blas);
+  double most = 0;
+  for (int i = 0; i < M * N; i++) most = fmax(most, fabs(got[i] - want[i]) / (1 + fabs(want[i])));
+  if (most > (is_librarys ? t == WEFT_F64 ? 1e-13 : 1e-5 : 0))
+    test_fail(__FILE__, __LINE__, "%s, %d, %d: %g apart", weft_dtype_name(t), has_rest, is_librarys, most);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_products_that_a_library_is_asked_for_are_its) {
+  const char *lt = getenv("WEFT_CUBLASLT");
+  if (!has_gpu()) return;
+  bool is_there = lt ? strcmp(lt, "0") : !!strstr(weft_device_text(1), "NVIDIA");
+  setenv("WEFT_BLAS", PLAIN_CBLAS, 1);
+  for (int k = 0; k < 8; k++) {
+    weft_set(WEFT_BLAS, k < 4);
+    expect_asked_for(k % 2 ? WEFT_F64 : WEFT_F32, k / 2 % 2, k < 4 && is_there);
+  }
+}
+
+TEST(cuda_exact_products_are_no_library_s_that_is_asked_for) {
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  setenv("WEFT_BLAS", PLAIN_CBLAS, 1);
+  EXPECT(weft_set(WEFT_BLAS, 1) >= 0);
+  for (int k = 0; k < 4; k++) expect_asked_for(k % 2 ? WEFT_F64 : WEFT_F32, k / 2, false);
+  weft_set(WEFT_BLAS, 0);
+}
+
 TEST(cuda_exact_products_are_not_rounded_to_tf32) {
   static float column[1024];
   if (!has_gpu()) return;

@@ -26,6 +26,7 @@ struct shape_class {
   bool few_locals;                  /* cuda: local arrays take at most FEW_LOCAL_BYTES in all */
   bool in_order;                    /* cuda: sums of products of halves have the order of the text */
   bool tf32;                        /* cuda: products of f32 are rounded and added by tensor cores */
+  bool by_library;                  /* cuda: products of f32 and f64 are a library's, where that is found */
   uint8_t set;                      /* instructions that a back end with several sets may use: enum below */
 };
 

@@ -55,10 +55,13 @@ bool contract_is_tiled(const struct work *w, const struct node *n) {
          (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
 }
 
+/* What was asked to be a library's is, whatever follows. */
 bool contract_is_apart(const struct work *w, const struct node *n) {
   weft_dtype a = (weft_dtype)n->in[0]->dtype;
-  if (!w->device || !w->device->multiplies_halves || a != n->in[1]->dtype || !work_may_reorder(w, a)) return false;
-  return (double)node_count(n) * (double)inner(n) >= LEAST_APART && w->device->multiplies_halves(w->device);
+  bool is_asked_for = w->by_library && (a == WEFT_F32 || a == WEFT_F64) && contract_is_tiled(w, n);
+  bool is_large = work_may_reorder(w, a) && (double)node_count(n) * (double)inner(n) >= LEAST_APART;
+  if (!w->device || !w->device->multiplies_halves || a != n->in[1]->dtype) return false;
+  return (is_asked_for || is_large) && w->device->multiplies_halves(w->device);
 }
 
 static struct binding binding_of(const struct node *n, const struct place *p) {

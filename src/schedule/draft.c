@@ -55,6 +55,7 @@ static bool has_few_locals(const struct draft *d) {
 static void fill(struct step *s, struct draft *d) {
   s->shape.in_order = work_is_for_device(d->w) && !d->w->is_loose;
   s->shape.tf32 = work_is_for_device(d->w) && d->w->tf32;
+  s->shape.by_library = work_is_for_device(d->w) && d->w->by_library;
   s->shape.few_locals = work_is_for_device(d->w) && has_few_locals(d);
   shape_of_rows(&s->shape, d->row);
   s->n_bufs = d->n_bufs, s->n_sites = d->n_sites;

@@ -23,9 +23,9 @@ int cublasLtMatmul(void *, void *, const void *, uint64_t, void *, uint64_t, voi
     void *,
                    const void *, uint64_t, size_t, void *);
 
-enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
 struct layout { int type; int64_t rows, columns, step, n_batch, batch; };
-struct work { int32_t turn_a, turn_b; };
+struct work { int32_t turn_a, turn_b; int compute; };
 
 /* A handle is of the device that was current when it was made, and multiplies nowhere else. */
 static int device(void) {
@@ -35,8 +35,11 @@ static int device(void) {
   return current ? current() : 0;
 }
 int cublasLtCreate(void **h) { return *h = calloc(1, sizeof(int)), *(int *)*h = device(), 0; }
-int cublasLtMatmulDescCreate(void **h, int compute, int scale) { return (void)compute, (void)scale, *h = calloc(1,
-    sizeof(struct work)), 0; }
+/* 77 is tf32, 70 f64, whose factors alone and beside are doubles. */
+int cublasLtMatmulDescCreate(void **h, int compute, int scale) {
+  struct work *w = *h = calloc(1, sizeof *w);
+  return w->compute = compute, (compute == 70) != (scale == R_64F);
+}
 int cublasLtMatmulDescSetAttribute(void *h, int what, const void *x, size_t n) {
   return memcpy(what == 3 ? &((struct work *)h)->turn_a : &((struct work *)h)->turn_b, x, n), 0;
 }
@@ -73,6 +76,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *h, void *work, void *a, void *b, void *
 static double element(const struct layout *l, uint64_t at, int64_t batch, int64_t row, int64_t column) {
   int64_t i = batch * l->batch + column * l->step + row;
   if (l->type == R_16F) return (double)((const _Float16 *)(uintptr_t)at)[i];
+  if (l->type == R_64F) return ((const double *)(uintptr_t)at)[i];
   if (l->type == R_32F) return ((const float *)(uintptr_t)at)[i];
   uint32_t w = (uint32_t)((const uint16_t *)(uintptr_t)at)[i] << 16;
   float f;
@@ -81,6 +85,7 @@ static double element(const struct layout *l, uint64_t at, int64_t batch, int64_
 }
 
 static void set_element(const struct layout *l, uint64_t at, int64_t i, double x) {
+  if (l->type == R_64F) { ((double *)(uintptr_t)at)[i] = x; return; }
   if (l->type == R_32F) { ((float *)(uintptr_t)at)[i] = (float)x; return; }
   if (l->type == R_16F) { ((_Float16 *)(uintptr_t)at)[i] = (_Float16)(float)x; return; }
   float f = (float)x;
@@ -117,7 +122,10 @@ int cublasLtMatmul(void *h, void *work, const void *alpha, uint64_t a, void *la,
                    void *lc, uint64_t d, void *ld, const void *algorithm, uint64_t room, size_t bytes, void *stream) {
   if (*(int *)h != device()) return 1;
   struct product *p = malloc(sizeof *p);
-  (void)alpha, (void)beta, (void)c, (void)lc, (void)algorithm, (void)room, (void)bytes;
+  (void)beta, (void)c, (void)lc, (void)algorithm, (void)room, (void)bytes;
+  int compute = ((struct work *)work)->compute;
+  if ((compute == 70) != (((struct layout *)la)->type == R_64F) || (compute == 70 ? *(const double *)alpha : *(const float *)alpha) != 1)
+    return 1;
   *p = (struct product){ *(struct work *)work, *(struct layout *)la, *(struct layout *)lb, *(struct layout *)ld, a, b, d };
   if (is_deferred(stream, p)) return 0;
   multiply(p);

@@ -1,5 +1,4 @@
-/* cublas_lt.c -- products of matrices of f16 and bf16, and of f32 by tf32, by NVIDIA's library, where that is found: see
- * cublas_lt.h.
+/* cublas_lt.c -- products of matrices by NVIDIA's library, where that is found: see cublas_lt.h.
  *
  * The library is loaded when the first such product runs; WEFT_CUBLASLT is its name or path, or 0: it is not to be used. To it
  * columns stand one after the other, so y = a b is given to it as y' = b' a'. What it has chosen for a shape is kept. */
@@ -25,7 +24,7 @@
   X(cublasLtMatmul, multiply, (handle, handle, const void *, uint64_t, handle, uint64_t, handle, const void *, uint64_t,     \
                                handle, uint64_t, handle, const void *, uint64_t, size_t, handle))
 
-enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_TF32 = 77 };
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_TF32 = 77 };
 enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6 };
 enum { WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
 enum { PARTS_IN_F32 = 2 }; /* of long sums: added in f32, not in the dtype of y */
@@ -92,7 +91,11 @@ static handle handle_of(struct gpu *g) {
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------------- */
 
-static int type_of(weft_dtype d) { return d == WEFT_F16 ? R_16F : d == WEFT_BF16 ? R_16BF : R_32F; }
+static int type_of(weft_dtype d) { return d == WEFT_F16 ? R_16F : d == WEFT_BF16 ? R_16BF : d == WEFT_F64 ? R_64F : R_32F; }
+
+static int computing(const struct lt_product *p) {
+  return p->dtype == WEFT_F64 ? COMPUTE_64F : p->dtype == WEFT_F32 && p->by_tensor_cores ? COMPUTE_TF32 : COMPUTE_32F;
+}
 
 static bool layout(handle *out, weft_dtype d, int64_t rows, int64_t columns, int64_t step, int64_t n_batch, int64_t batch) {
   int32_t n = (int32_t)n_batch;
@@ -104,7 +107,7 @@ static bool layout(handle *out, weft_dtype d, int64_t rows, int64_t columns, int
 static bool describe(struct lt_known *x) {
   const struct lt_product *p = &x->key.p;
   int32_t turn_a = p->b_is_turned, turn_b = p->a_is_turned;
-  if (lt.work_new(&x->work, p->dtype == WEFT_F32 ? COMPUTE_TF32 : COMPUTE_32F, R_32F) ||
+  if (lt.work_new(&x->work, computing(p), p->dtype == WEFT_F64 ? R_64F : R_32F) ||
       lt.set_work(x->work, WORK_TURN_A, &turn_a, sizeof turn_a) || lt.set_work(x->work, WORK_TURN_B, &turn_b, sizeof turn_b))
     return false;
   return layout(&x->a, p->dtype, turn_a ? p->k : p->n, turn_a ? p->n : p->k, p->b_step, p->n_batch, p->b_batch) &&
@@ -147,7 +150,7 @@ static const struct lt_known *known(const struct lt_key *key) {
 /* Without what lies between its members. */
 static void make_key(struct lt_key *key, struct gpu *g, const struct lt_product *p, int alignment) {
   memset(key, 0, sizeof *key);
-  key->p.dtype = p->dtype, key->p.y_dtype = p->y_dtype;
+  key->p.dtype = p->dtype, key->p.y_dtype = p->y_dtype, key->p.by_tensor_cores = p->by_tensor_cores;
   key->p.m = p->m, key->p.n = p->n, key->p.k = p->k, key->p.n_batch = p->n_batch;
   key->p.a_step = p->a_step, key->p.b_step = p->b_step, key->p.y_step = p->y_step;
   key->p.a_batch = p->a_batch, key->p.b_batch = p->b_batch, key->p.y_batch = p->y_batch;
@@ -175,6 +178,8 @@ static int alignment_of(uint64_t a) {
 
 int lt_run(struct gpu *g, const struct lt_product *p, uint64_t a, uint64_t b, uint64_t y) {
   static const float one = 1, zero = 0;
+  static const double long_one = 1, long_zero = 0;
+  bool is_long = p->dtype == WEFT_F64;
   struct lt_key key;
   uint64_t room = 0;
   if ((a | b | y) % 16 || !lt_name()) return DEVICE_CANNOT;
@@ -186,7 +191,8 @@ int lt_run(struct gpu *g, const struct lt_product *p, uint64_t a, uint64_t b, ui
   size_t bytes = x->choice.bytes;
   if (!x->is_possible) s = DEVICE_CANNOT;
   if (!s && bytes) s = cuda_take_room(g, bytes, &room);
-  if (!s && lt.multiply(g->multiplier, x->work, &one, b, x->a, a, x->b, &zero, y, x->y, y, x->y, x->choice.algorithm, room, bytes,
+  if (!s && lt.multiply(g->multiplier, x->work, is_long ? (const void *)&long_one : &one, b, x->a, a, x->b,
+                        is_long ? (const void *)&long_zero : &zero, y, x->y, y, x->y, x->choice.algorithm, room, bytes,
                         cuda_working_stream(g))) {
     cuda_say("multiplying by cublasLt", "it does not say why");
     s = CUDA_FAILED;

@@ -365,11 +365,13 @@ static bool library_product(const struct code *c, const struct launch *x, struct
   const struct ptx_library *l = &plan->library;
   int64_t batch[3], down[3], across[3], last = plan->is_long ? size_in(&plan->steps[2], x) : 0;
   bool y_is_turned;
-  if (!plan->halves[0] || !l->is_there) return false;
+  if (!(plan->halves[0] || plan->is_librarys) || !l->is_there) return false;
   for (int i = 0; i < 3; i++) down[i] = stride_in(l, x, i, l->down[i]), across[i] = stride_in(l, x, i, l->across[i]);
   *p = (struct lt_product){ .dtype = (weft_dtype)plan->bufs[l->buf[0]].dtype, .y_dtype = (weft_dtype)plan->bufs[l->buf[2]].dtype,
                             .m = size_in(&plan->product_rows, x), .n = size_in(&plan->product_columns, x),
-                            .k = size_in(&plan->steps[0], x) };
+                            .k = size_in(&plan->steps[0], x), .by_tensor_cores = !plan->is_librarys };
+  weft_dtype b = (weft_dtype)plan->bufs[l->buf[1]].dtype;
+  if (plan->is_librarys && ((p->dtype != WEFT_F32 && p->dtype != WEFT_F64) || b != p->dtype || p->y_dtype != p->dtype)) return false;
   if (plan->is_long) p->k = KIR_PRODUCT_BLOCK * (1 + size_in(&plan->steps[1], x)) + last;
   if (p->m < 1 || p->n < 1 || p->k < 1 || (p->y_dtype != p->dtype && p->y_dtype != WEFT_F32)) return false;
   if (!batch_of(l, x, &p->n_batch, batch)) return false;

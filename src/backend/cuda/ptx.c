@@ -430,6 +430,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->product = p->survey.product.is_there && !plan->floats[0] ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
+  plan->is_librarys = !plan->halves[0] && p->shape->by_library && !p->survey.is_exact;
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);

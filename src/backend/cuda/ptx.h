@@ -77,6 +77,7 @@ struct ptx_plan {
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours */
+  bool is_librarys;         /* a product of f32 or f64 that was asked to be a library's */
   const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
   weft_dtype floats_dtype;
   struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
