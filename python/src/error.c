@@ -46,12 +46,17 @@ static const struct { const char *c, *python; } spelled[] = {
 };
 enum { n_spelled = sizeof spelled / sizeof *spelled };
 
+/* How many letters, digits, dots and underscores a text begins with. */
+static size_t word_length(const char *s) {
+  return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._");
+}
+
 /* How many characters of a message, with the colon, say whose it is: "sum: ..". 0: nobody's; -1: it is not to be touched. */
 static Py_ssize_t signed_by(const char *s, PyObject *type) {
   size_t n = strcspn(s, ": ");
   if (*s == '[' && n > 2 && !strncmp(s + n - 1, "] ", 2)) return -1; /* "[eval] .." */
   if (n > 2 && !strncmp(s + n - 2, "() ", 3) && names_public(s, n - 2)) return -1;
-  if (names_public(s, n) && !strncmp(s + n, ": ", 2)) return type == no_place ? -1 : (Py_ssize_t)n + 2;
+  if (n && n == word_length(s) && !strncmp(s + n, ": ", 2)) return type == no_place && names_public(s, n) ? -1 : (Py_ssize_t)n + 2;
   for (size_t i = 0; i < n_spelled; i++) {
     n = strlen(spelled[i].python);
     if (!strncmp(s, spelled[i].python, n) && !strncmp(s + n, ": ", 2)) return (Py_ssize_t)n + 2;

@@ -65,7 +65,7 @@ def is_said_by(names, error):
     """Python's own words, about an argument of a wrong type, come with the frame of the function that was called."""
     text = str(error)
     if re.match(rf"([a-z]+\.)*({'|'.join(map(re.escape, names))})(: |\(\) )", text):
-        return True
+        return not re.match(r"[\w.]+: [\w.]+: ", text)  # and nobody else
     return own_frames(error) > 0 and not re.match(r"[a-z_.0-9]+: ", text)
 
 
