@@ -542,6 +542,21 @@ TEST(the_logarithm_of_a_gamma_draw_moves_with_its_shape_as_that_of_the_quantile_
   weft_scope_discard(s);
 }
 
+/* Along the curve on which P(a, x) stays. */
+TEST(second_derivatives_of_gamma_draws_are_those_of_the_quantile) {
+  weft_scope *s = weft_scope_open();
+  static const double shape[] = { 0.3, 0.8, 1.4, 6, 300 };
+  for (int i = 0; i < 5; i++) {
+    weft_array *a = f64_of(shape[i]), *y = weft_random_gamma(weft_random_key((uint64_t)i), NULL, a, NULL), *da, *second;
+    weft_grad(y, 1, &a, &da);
+    weft_grad(da, 1, &a, &second);
+    double x = one_f64(y), slope = quantile_slope(shape[i], x), h = 1e-3 * shape[i], to = quantile_slope(shape[i] + h, x + slope * h);
+    double from = quantile_slope(shape[i] - h, x - slope * h), want = (to - from) / (2 * h);
+    EXPECT_NEAR(one_f64(second), want, 2e-3 * (fabs(want) + 1e-3));
+  }
+  weft_scope_discard(s);
+}
+
 /* d E f / da = E df / da: the mean of beta(a, b) is a / (a + b), its derivative b / (a + b)^2; a gamma draw's is its shape. */
 TEST(gradients_of_means_are_means_of_gradients) {
   weft_scope *s = weft_scope_open();

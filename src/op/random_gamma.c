@@ -44,11 +44,12 @@ weft_array *random_gamma(const struct draw *all, weft_array *a, int j, int m, bo
 
 /* ---- The derivative by the shape ---- */
 
-/* By the series: all terms are positive. Its error is 2^-53 over the probability of what is above x. */
+/* By the series: all terms are positive. Its error is 2^-53 over the probability of what is above x. So many steps are more than a
+ * shape below 10^4 takes; the bound is there for second derivatives, which go back through them. */
 static weft_array *slope_sum(const void *ctx, weft_array *const x[]) {
   (void)ctx;
   weft_array *a = x[0], *z = x[1], *logs = x[2], *one = number(WEFT_F64, 1), *zero = number(WEFT_F64, 0);
-  weft_loop *loop = weft_loop_open(NULL);
+  weft_loop *loop = weft_loop_open(weft_integer(4096));
   weft_array *k = weft_loop_carry(loop, zero), *c = weft_loop_carry(loop, one), *h = weft_loop_carry(loop, zero);
   weft_array *sum = weft_loop_carry(loop, one), *d = weft_loop_carry(loop, zero);
   weft_array *k_next = weft_add(k, one), *over = weft_div(one, weft_add(a, k_next));
@@ -57,7 +58,7 @@ static weft_array *slope_sum(const void *ctx, weft_array *const x[]) {
   weft_loop_next(loop, k, k_next), weft_loop_next(loop, c, c_next), weft_loop_next(loop, h, h_next);
   weft_loop_next(loop, sum, sum_next), weft_loop_next(loop, d, weft_add(d, more));
   weft_array *goes_on = weft_gt(c_next, weft_mul(sum_next, number(WEFT_F64, 0x1p-54)));
-  weft_loop_until(loop, weft_or(weft_not(goes_on), weft_ge(k_next, number(WEFT_F64, 4096))));
+  weft_loop_until(loop, weft_not(goes_on));
   weft_array *s_last = weft_loop_last(loop, sum), *d_last = weft_loop_last(loop, d);
   weft_loop_close(loop);
   return weft_div(weft_sub(d_last, weft_mul(s_last, logs)), a);
