@@ -20,6 +20,9 @@ TEST(a_number_of_any_type_of_c_keeps_its_value) {
   EXPECT_TIMES((short)-3, -6);
   EXPECT_TIMES('a', 2 * 'a');
   EXPECT_TIMES((_Bool)1, 2);
+  EXPECT_TIMES(UINT64_MAX, 0x1p65);
+  EXPECT_TIMES(1ull << 63, 0x1p64);
+  EXPECT_TIMES((size_t)3, 6);
   EXPECT_TIMES(INT64_C(1) << 40, (double)(INT64_C(1) << 41));
   weft_scope_discard(s);
 }
