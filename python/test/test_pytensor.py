@@ -305,7 +305,32 @@ def test_fallback_of_unknown_size_is_computed_first(rng):
         assert total == pytest.approx(a[a > 0].sum(), rel=1e-13)
 
 
-def test_threads_share_a_function(rng):
+def test_threads_call_copies_of_a_function():
+    """One function has one cell for each argument, PyTensor's own, and is for one call at a time."""
+    x, k = pt.dvector("x"), pt.lscalar("k")
+    total = pytensor.shared(0.0)
+    f = function([x, k], [pt.exp(Assert("no")(x, k < 3)).sum() * k, total])
+    wrong = []
+
+    def call(n, f):
+        for k in range(60):
+            a = np.full(n + k % 3, 0.5 * n)
+            try:
+                got = f(a, k % 4)[0]
+            except AssertionError:
+                got = None
+            if (got is None) != (k % 4 == 3) or (got is not None and not np.allclose(got, np.exp(a).sum() * (k % 4))):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=call, args=(n, f.copy())) for n in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_threads_share_what_a_function_was_linked_to(rng):
     x = pt.dvector("x")
     f = function([x], pt.exp(x).sum())
     wrong = []
