@@ -33,7 +33,8 @@ static weft_array *searchsorted(weft_array *a, weft_array *v, int is_right) {
   dim length = n[0]->dims[0];
   bool has_some = dim_is_known(length) && length > 0;
   a = array_of(n[0]), v = array_of(n[1]);
-  weft_array *size = weft_size(a, 0), *none = weft_cast(weft_full_like(v, 0), WEFT_I64);
+  weft_dtype places = dim_is_known(length) && length < INT32_MAX / 2 ? WEFT_I32 : WEFT_I64; /* lo + hi is one, too */
+  weft_array *size = weft_cast(weft_size(a, 0), places), *none = weft_cast(weft_full_like(v, 0), places);
   weft_array *row = has_some ? a : weft_pad(a, 0, 0, 1, weft_integer(0));
   weft_loop *l = weft_loop_open(weft_integer(halvings(length)));
   weft_array *lo = weft_loop_carry(l, none), *hi = weft_loop_carry(l, weft_add(none, size));
@@ -44,7 +45,7 @@ static weft_array *searchsorted(weft_array *a, weft_array *v, int is_right) {
   weft_loop_next(l, hi, weft_where(is_above, hi, middle));
   weft_array *y = weft_loop_last(l, lo);
   weft_loop_close(l);
-  return y;
+  return weft_cast(y, WEFT_I64);
 }
 
 weft_array *weft_searchsorted(weft_array *a, weft_array *v, int is_right) { return COMPOSED(searchsorted(a, v, is_right)); }
