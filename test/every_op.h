@@ -9,7 +9,8 @@ bool every_row_is_of(int row, const char *op);                /* it makes such a
 bool every_row_named(const char *function);                   /* a public function, without weft_ */
 bool every_row_takes(int row, weft_dtype);
 weft_array *every_row_make(int row, weft_array *const x[]); /* of three; along axis 0 */
-int every_row_check(int row, weft_dtype, bool is_empty);      /* all layouts and shapes that are so; how many there were */
+/* All layouts and shapes that are so, or, of a sample, layouts that are not dense on a third of the shapes; how many there were. */
+int every_row_check(int row, weft_dtype, bool is_empty, bool is_sample);
 
 int every_derivatives(void);
 array_function every_derivative(int i, const char **name, const double **x); /* x: 6 numbers */
