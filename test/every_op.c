@@ -663,47 +663,72 @@ static void note_bits(const struct call *c, weft_dtype t, weft_array *y) {
   plain_free(&got);
 }
 
-static void check_one(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, int shape, int axis, const char *way) {
-  struct operand in[3];
-  weft_array *x[3];
-  const struct plain *px[3];
-  weft_scope *s = weft_scope_open();
-  for (int k = 0; k < c->n_in; k++) {
-    bool is_condition = !strcmp(c->op, "where") && k == 0;
-    lay_out(&in[k], is_condition ? WEFT_BOOL : t, shapes[shape].rank, shapes[shape].dims, k == 1 && how == TURNED ? DENSE : how, c->on == 'm' ? SMALL : what);
-    x[k] = array_on(&in[k]);
-    px[k] = &in[k].value;
+/* A call on operands that lie so. Ways of evaluation share them, and what they must give, which is computed for the first that asks. */
+struct check { enum layout_name how; int shape, axis; unsigned ways; struct operand in[3]; struct plain want; };
+
+static struct check check_begin(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, int shape, int axis) {
+  struct check k = { .how = how, .shape = shape, .axis = axis };
+  for (int i = 0; i < c->n_in; i++) {
+    bool is_condition = !strcmp(c->op, "where") && i == 0;
+    lay_out(&k.in[i], is_condition ? WEFT_BOOL : t, shapes[shape].rank, shapes[shape].dims, i == 1 && how == TURNED ? DENSE : how, c->on == 'm' ? SMALL : what);
   }
-  weft_array *y = c->make(x, axis);
+  return k;
+}
+
+static void check_end(const struct call *c, struct check *k) {
+  plain_free(&k->want);
+  for (int i = 0; i < c->n_in; i++) operand_free(&k->in[i]);
+}
+
+static void compare(const struct call *c, weft_dtype t, struct check *k, weft_array *y, const char *way) {
+  const struct plain *px[3] = { &k->in[0].value, &k->in[1].value, &k->in[2].value };
+  if (!k->want.data) k->want = c->plain(c, px, k->axis, weft_dtype_of(y));
+  struct plain *want = &k->want, got = plain_new(want->dtype, want->rank, want->dims);
+  bool ok = weft_rank(y) == want->rank && !weft_read(y, want->dtype, got.data, (size_t)want->count * weft_dtype_bytes(want->dtype));
+  int64_t at = ok ? plain_differs(want, got.data) : -1;
+  if (!ok || at >= 0)
+    test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layouts[k->how].name,
+              shapes[k->shape].rank, k->shape, k->axis, way, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(want, at) : "");
+  plain_free(&got);
+}
+
+static void check_run(const struct call *c, weft_dtype t, struct check *k, const char *way) {
+  weft_array *x[3];
+  weft_scope *s = weft_scope_open();
+  for (int i = 0; i < c->n_in; i++) x[i] = array_on(&k->in[i]);
+  weft_array *y = c->make(x, k->axis);
   if (plain_is_complex(t) && !takes_complex(c)) refuses(y, c, t);
   else if (weft_check(y)) test_fail(__FILE__, __LINE__, "weft_%s of %s: %s", c->name, weft_dtype_name(t), weft_message());
   else if (digest_is_wanted()) note_bits(c, t, y);
-  else {
-    struct plain want = c->plain(c, px, axis, weft_dtype_of(y)), got = plain_new(want.dtype, want.rank, want.dims);
-    bool ok = weft_rank(y) == want.rank && !weft_read(y, want.dtype, got.data, (size_t)want.count * weft_dtype_bytes(want.dtype));
-    int64_t at = ok ? plain_differs(&want, got.data) : -1;
-    if (!ok || at >= 0)
-      test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layouts[how].name,
-                shapes[shape].rank, shape, axis, way, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(&want, at) : "");
-    plain_free(&want);
-    plain_free(&got);
-  }
+  else compare(c, t, k, y, way);
   weft_scope_discard(s);
-  for (int k = 0; k < c->n_in; k++) operand_free(&in[k]);
+}
+
+/* Those of a call and a dtype. */
+static struct { struct check *all; int n, room; } checks;
+
+static void checks_add(struct check k) {
+  if (checks.n == checks.room) checks.all = realloc(checks.all, (size_t)(checks.room = 2 * checks.room + 64) * sizeof *checks.all);
+  if (!checks.all) abort();
+  checks.all[checks.n++] = k;
 }
 
 /* Of shapes, those that are `third` modulo 3, or all below 0. */
-static void check_call(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, int third, const char *way) {
+static void add_checks(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, int third, unsigned in_ways) {
   for (int shape = 0; shape < SHAPES; shape++) {
     if (third >= 0 && shape % 3 != third) continue;
     if (digest_is_wanted() && c->axes == 0 && how != DENSE && shape != LARGE) continue; /* a kernel for each rank, all of one text */
     int n_axes = c->axes % 2 && shapes[shape].rank ? shapes[shape].rank : 1;
     for (int axis = 0; axis < n_axes; axis++)
-      if (fits(c, shape, axis) && shapes[shape].rank >= layouts[how].least_rank) check_one(c, t, how, what, shape, axis, way);
+      if (fits(c, shape, axis) && shapes[shape].rank >= layouts[how].least_rank) {
+        struct check k = check_begin(c, t, how, what, shape, axis);
+        k.ways = in_ways;
+        checks_add(k);
+      }
   }
 }
 
-enum { FUSED_ON_X86, FUSED_ON_THE_VM, ALONE_ON_THE_VM, ALONE_ON_X86, ON_AVX2_AND_THREADS }; /* of `ways` */
+enum { FUSED_ON_X86, FUSED_ON_THE_VM, ALONE_ON_THE_VM, ALONE_ON_X86, ON_AVX2_AND_THREADS, WAYS_OF_OPS }; /* of `ways` */
 
 /* Digests are for machines that are emulated: a few layouts are enough to tell them apart. */
 static bool is_sampled(enum layout_name how) { return how == DENSE || how == TURNED || how == STRIDED_3 || how == OVERLAPPING; }
@@ -723,15 +748,30 @@ static int third_of(const struct call *c, int turn, enum layout_name how) {
   return meets_all ? -1 : ((int)how / 3 + (int)how + turn) % 3;
 }
 
-static void check_layouts(const struct call *c, weft_dtype t, int which, int turn) {
-  const char *way = ways[which].name;
+static void run_checks(const struct call *c, weft_dtype t, int way) {
+  static int taken = -1; /* one way alone keeps its kernels from call to call */
   char what[128];
+  if (way != taken) way_take(&ways[taken = way]);
   digest = 0;
-  for (int how = 0; how < LAYOUTS; how++)
-    if (is_met(c, which, turn, (enum layout_name)how)) check_call(c, t, (enum layout_name)how, USUAL, third_of(c, turn, (enum layout_name)how), way);
-  check_call(c, t, DENSE, SPECIAL, third_of(c, turn + 1, DENSE), way);
-  snprintf(what, sizeof what, "%s of %s, %s", c->name, weft_dtype_name(t), way);
+  for (int i = 0; i < checks.n; i++)
+    if (checks.all[i].ways >> way & 1) check_run(c, t, &checks.all[i], ways[way].name);
+  snprintf(what, sizeof what, "%s of %s, %s", c->name, weft_dtype_name(t), ways[way].name);
   digest_note(what, digest);
+}
+
+static void check_layouts(const struct call *c, weft_dtype t, unsigned in_ways, int turn) {
+  checks.n = 0;
+  for (int how = 0; how < LAYOUTS; how++) {
+    unsigned meeting = 0;
+    for (int way = 0; way < WAYS_OF_OPS; way++)
+      if (in_ways >> way & 1 && is_met(c, way, turn, (enum layout_name)how)) meeting |= 1u << way;
+    if (meeting) add_checks(c, t, (enum layout_name)how, USUAL, third_of(c, turn, (enum layout_name)how), meeting);
+  }
+  add_checks(c, t, DENSE, SPECIAL, third_of(c, turn + 1, DENSE), in_ways);
+  plain_asks_truths = in_ways >> FUSED_ON_THE_VM & 1; /* plain values are the same in all ways */
+  for (int way = 0; way < WAYS_OF_OPS; way++)
+    if (in_ways >> way & 1) run_checks(c, t, way);
+  for (int i = 0; i < checks.n; i++) check_end(c, &checks.all[i]);
 }
 
 /* ThreadSanitizer has nothing to say about one thread, and takes its time: there three threads meet every op on one dtype. Under
@@ -754,39 +794,49 @@ static bool is_met_so(int i, int d, int way) {
   return (digest_is_wanted() && way != FUSED_ON_THE_VM) || !is_between_casts(&calls[i], dtypes[d]) || (i + d + way) % 3 == 0;
 }
 
-/* Two tests a way, on dtypes with a fraction and without: two processors share the longest tests there are. */
+/* Two tests a back end, on dtypes with a fraction and without: two processors share the longest tests there are. */
 static bool has_fraction(weft_dtype t) {
   return plain_is_float(t) || plain_is_complex(t);
 }
 
-static void check_way(int way, bool fraction) {
-  if (UNDER_TSAN && way != ON_AVX2_AND_THREADS) return test_skip("one thread, under ThreadSanitizer");
-  test_watchdog(digest_is_wanted() ? 900 : 300); /* digests are written under emulation too */
-  way_take(&ways[way]);
-  plain_asks_truths = way == FUSED_ON_THE_VM; /* plain values are the same in all ways */
+/* Of these ways, those in which the call meets the dtype. */
+static unsigned ways_met(int i, int d, unsigned in_ways) {
+  unsigned met = 0;
+  for (int way = 0; way < WAYS_OF_OPS; way++)
+    if (in_ways >> way & 1 && !is_left_out(i, d, way) && is_met_so(i, d, way)) met |= 1u << way;
+  return met;
+}
+
+static void check_ways(unsigned in_ways, bool fraction) {
+  if (UNDER_TSAN) in_ways &= 1u << ON_AVX2_AND_THREADS;
+  if (!in_ways) return test_skip("one thread, under ThreadSanitizer");
+  test_watchdog(digest_is_wanted() ? 900 : 600); /* digests are written under emulation too */
   for (int i = 0; i < CALLS; i++)
     for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++) {
+      unsigned met = ways_met(i, d, in_ways);
       state = (uint32_t)(i * 100 + d) * 2654435761u; /* operands do not depend on which calls came before */
-      if (has_fraction(dtypes[d]) == fraction && takes(&calls[i], dtypes[d]) && !is_left_out(i, d, way) && is_met_so(i, d, way) &&
-          digest_is_ours(i + d))
-        check_layouts(&calls[i], dtypes[d], way, i + d);
+      if (met && has_fraction(dtypes[d]) == fraction && takes(&calls[i], dtypes[d]) && digest_is_ours(i + d))
+        check_layouts(&calls[i], dtypes[d], met, i + d);
     }
   EXPECT_INT(plain_off, 0);
   EXPECT_INT(weft_get(WEFT_KERNELS_VM), 0); /* the encoder takes them all */
+  free(checks.all);
   plain_end();
   way_leave();
 }
 
-TEST(every_op_on_floats_in_every_layout_fused_on_x86) { check_way(FUSED_ON_X86, true); }
-TEST(every_op_on_integers_in_every_layout_fused_on_x86) { check_way(FUSED_ON_X86, false); }
-TEST(every_op_on_floats_in_every_layout_fused_on_the_vm) { check_way(FUSED_ON_THE_VM, true); }
-TEST(every_op_on_integers_in_every_layout_fused_on_the_vm) { check_way(FUSED_ON_THE_VM, false); }
-TEST(every_op_on_floats_alone_on_the_vm) { check_way(ALONE_ON_THE_VM, true); }
-TEST(every_op_on_integers_alone_on_the_vm) { check_way(ALONE_ON_THE_VM, false); }
-TEST(every_op_on_floats_alone_on_x86) { check_way(ALONE_ON_X86, true); }
-TEST(every_op_on_integers_alone_on_x86) { check_way(ALONE_ON_X86, false); }
-TEST(every_op_on_floats_on_avx2_and_three_threads) { check_way(ON_AVX2_AND_THREADS, true); }
-TEST(every_op_on_integers_on_avx2_and_three_threads) { check_way(ON_AVX2_AND_THREADS, false); }
+/* Fused, one op a kernel, and by three threads with AVX2. Digests are of fused kernels alone. */
+static void check_on_x86(bool fraction) {
+  check_ways(1u << FUSED_ON_X86 | (digest_is_wanted() ? 0 : 1u << ALONE_ON_X86 | 1u << ON_AVX2_AND_THREADS), fraction);
+}
+static void check_on_the_vm(bool fraction) {
+  check_ways(1u << FUSED_ON_THE_VM | (digest_is_wanted() ? 0 : 1u << ALONE_ON_THE_VM), fraction);
+}
+
+TEST(every_op_on_floats_in_every_layout_on_x86) { check_on_x86(true); }
+TEST(every_op_on_integers_in_every_layout_on_x86) { check_on_x86(false); }
+TEST(every_op_on_floats_in_every_layout_on_the_vm) { check_on_the_vm(true); }
+TEST(every_op_on_integers_in_every_layout_on_the_vm) { check_on_the_vm(false); }
 
 /* What weft_assert gives is x where the check, broadcast, is true. */
 static weft_array *check_of(weft_array *y) {
@@ -963,7 +1013,7 @@ static void check_mapped(const struct call *c, weft_dtype t) {
   struct plain stacked = plain_concat(0, ROWS, all);
   many = weft_from(stacked.dtype, stacked.rank, stacked.dims, stacked.data);
   y = c->make(x, 0);
-  bool is_refused = weft_check(y) == WEFT_ERR_DTYPE; /* check_one asks for what it says */
+  bool is_refused = weft_check(y) == WEFT_ERR_DTYPE; /* check_run asks for what it says */
   weft_map(1, x, &many, 1, &y, &ys);
   for (int r = 0; r < ROWS; r++) {
     const struct plain *px[3] = { &row[r].value, &in[1].value, &in[2].value };
@@ -1018,6 +1068,12 @@ static int dtype_number(weft_dtype t) {
   return d;
 }
 
+static void check_alone(const struct call *c, weft_dtype t, enum layout_name how, int shape) {
+  struct check k = check_begin(c, t, how, USUAL, shape, 0);
+  check_run(c, t, &k, "");
+  check_end(c, &k);
+}
+
 int every_row_check(int row, weft_dtype t, bool is_empty, bool is_sample) {
   const struct call *c = &calls[row];
   int n = 0, turn = row + dtype_number(t) + 1; /* the tests above meet the third before */
@@ -1025,7 +1081,7 @@ int every_row_check(int row, weft_dtype t, bool is_empty, bool is_sample) {
     for (int shape = 0, third = third_of(c, turn, (enum layout_name)how); shape < SHAPES; shape++) {
       if (is_sample && third >= 0 && shape % 3 != third) continue;
       if (is_empty_shape(shape) == is_empty && fits(c, shape, 0) && shapes[shape].rank >= layouts[how].least_rank)
-        check_one(c, t, (enum layout_name)how, USUAL, shape, 0, ""), n++;
+        check_alone(c, t, (enum layout_name)how, shape), n++;
     }
   return n;
 }
