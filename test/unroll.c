@@ -34,7 +34,7 @@ static int items_of(struct node *loop, struct node *target, struct node *item[])
 
 static weft_array *row(weft_array *xs, int64_t t) { return weft_squeeze(weft_slice(xs, 0, t, t + 1, 1), 0); }
 
-struct state { weft_array *seq[MOST], *carry[MOST], *all[MOST][MOST]; int n_rows; };
+struct state { weft_array *seq[MOST], *carry[MOST], *(*all)[MOST]; int n_rows; };
 
 /* One step; returns whether it was the last. */
 static bool step(const struct loop *l, struct node *n, int64_t t, struct state *s) {
@@ -89,10 +89,10 @@ static weft_array *result(const struct loop *l, const struct state *s, int k) {
 }
 
 static weft_array *without(struct node *loop, weft_array *a) {
-  struct state *s = calloc(1, sizeof *s); /* half a megabyte, of which a loop touches a few rows */
   const struct loop *l = loop_of(loop);
+  struct state *s = calloc(1, sizeof *s);
   struct node *item[MOST], *to[MOST], *out;
-  if (!s) abort();
+  if (!s || !(s->all = calloc((size_t)l->n_all + 1, sizeof *s->all))) abort();
   int64_t n = steps_of(l, loop);
   for (int k = 0; k < l->n_seq; k++) s->seq[k] = sequence(l, loop->in[loop_in_seq(l, k)], n);
   for (int k = 0; k < l->n_carry; k++) s->carry[k] = handle(loop->in[loop_in_carry(l, k)]);
@@ -103,7 +103,7 @@ static weft_array *without(struct node *loop, weft_array *a) {
   dim symbol[] = { l->length, l->steps }, value[] = { s->n_rows, n };
   struct failure *why = NULL;
   int n_symbols = dim_is_known(l->length) ? 0 : l->steps == l->length || dim_is_known(l->steps) ? 1 : 2;
-  free(s);
+  free(s->all), free(s);
   if (graph_specialise(false, n_items, item, to, n_symbols, symbol, value, 1, &a->node, &out, &why)) return array_of(out);
   test_fail(__FILE__, __LINE__, "%s", failure_message(why));
   failure_release(why);
