@@ -262,8 +262,8 @@ static void run_or_list(struct job jobs[], int i) {
  * one whose driver interprets PTX. */
 static void put_longest_first(void) {
   static const char *const longest[] = { "a_chain_of_a_million", "every_op.c", "failing.c", "ptx.c", "limits.c", "loop_views.c", "are_assembled",
-    "distributions.c", "eight_threads", "trigonometry", "cuda_programs_give", "second.c", "cuda_factors", "cuda_products", "gpu_attention.c",
-    "cuda_multiplies", "cuda_convolves" };
+    "is_not_serialized", "distributions.c", "eight_threads", "trigonometry", "cuda_programs_give", "second.c", "cuda_factors", "cuda_products",
+    "gpu_attention.c", "cuda_multiplies", "cuda_convolves" };
   struct test *sorted = malloc((size_t)(n_tests + 1) * sizeof *sorted);
   if (!sorted) abort();
   int n = 0;
