@@ -440,3 +440,26 @@ def test_a_function_with_rules_takes_keywords():
     assert f(x, by=3).tolist() == [3, 6]
     assert [g.tolist() for g in weft.grad(lambda x, by: f(x, by=by).sum(), argnums=(0, 1))(x, two)] == [[7, 7], 22]
     assert weft.grad(lambda x: f(x, by=x).sum())(x).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("mx", [weft, pytest.importorskip("weft.mlx.core")], ids=["weft", "mlx"])
+def test_constants_of_a_function_that_were_evaluated_with_it_stop_no_transform(mx):
+    @mx.compile
+    def f(a, y):
+        c = mx.sin(mx.arange(3).astype(mx.float32))  # computed once, when f runs; it depends on no argument
+        return mx.sum(y * mx.take(mx.exp(c), mx.array([2, 1, 1]))) + a
+
+    a, y = mx.array(1.0), mx.array([1.0, 2.0, 3.0])  # older than c
+    weights = np.exp(np.sin([2.0, 1.0, 1.0]))
+
+    def rows(a, y):
+        return mx.vmap(f, in_axes=(None, 0))(a, mx.stack([y, y - 0.5]))
+
+    once = np.asarray(rows(a, y))
+    f(a, y).tolist()
+    np.testing.assert_allclose(once, [weights @ [1, 2, 3] + 1, weights @ [0.5, 1.5, 2.5] + 1], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(mx.vmap(lambda b: mx.sum(rows(b, y)))(mx.stack([a, a]))), [once.sum()] * 2, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(mx.vmap(lambda b: mx.sum(rows(a, y)) + b)(mx.array([0.0, 1.0]))), [once.sum(), once.sum() + 1], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(mx.grad(lambda y: mx.sum(rows(a, y)))(y)), 2 * weights, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(mx.vmap(mx.grad(lambda y: mx.sum(rows(a, y))))(mx.stack([y, y]))), [2 * weights] * 2, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(mx.jvp(lambda y: rows(a, y), [y], [y])[1][0]), [weights @ [1, 2, 3]] * 2, rtol=1e-5)

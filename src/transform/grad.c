@@ -13,7 +13,7 @@ struct reverse {
   int *walk;                      /* places for it; NULL: none was needed yet */
   bool *is_chosen;                /* its cotangent may be 0 because something was not read or not taken. Such a 0 stays 0:
                                      beyond a branch that was not taken there may be an infinite slope */
-  uint64_t oldest;
+  uint64_t oldest, oldest_valued; /* of x; of those x that are no names */
   const struct node *dropped;     /* the youngest met; NULL: none */
   struct failure *failure;
 };
@@ -34,7 +34,7 @@ static bool flows(const struct reverse *r, int i) {
   const struct node *n = r->g.node[i];
   if (!n->op->many && !is_differentiable(n)) return false;
   if (n->serial <= r->oldest) return false;
-  if (subgraph_is_dropped(&r->g, i)) return true;
+  if (subgraph_is_dropped(&r->g, i)) return n->serial > r->oldest_valued;
   if (!has_rule(n->op)) return false;
   for (int at = r->g.first[i]; at < r->g.first[i + 1]; at++)
     if (r->depends[r->g.operand[at]]) return true;
@@ -205,6 +205,7 @@ static bool prepare(struct reverse *r, int m, struct node *const y[], int n, str
   for (int j = 0; j < m; j++) targets[j] = y[j];
   for (int j = 0; j < n; j++) targets[m + j] = x[j];
   r->oldest = oldest_of(n, x);
+  r->oldest_valued = oldest_with_value(n, x, NULL);
   bool ok = subgraph_take(&r->g, m + n, targets, is_wall ? n : 0, x, r->oldest);
   mem_free(targets);
   if (ok) {

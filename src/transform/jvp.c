@@ -103,7 +103,7 @@ bool push(int n, struct node *const x[], struct node *const dx[], int m, struct 
   if (!n || !m) return true;
   struct images f = { 0 };
   bool ok = images_begin(&f, n, x, dx, m, y);
-  uint64_t oldest = oldest_of(n, x);
+  uint64_t oldest = oldest_with_value(n, x, dx);
   for (int i = 0; ok && i < f.g.n; i++) ok = visit(&f, i, oldest);
   for (int j = 0; ok && j < m; j++) {
     struct node *t = f.image[f.g.target[j]];

@@ -140,8 +140,6 @@ static weft_array *in_every_row(struct node *y, dim rows, int n, struct node *co
 
 struct mapped_names { int n; struct node **from, **to, **target, **now; };
 
-static bool is_name(const struct node *n) { return n->op == &op_input || n->op == &op_loop_var; }
-
 /* Mapped names become zeros; what they were mapped to stays, though it may be an expression of them. */
 static bool list_names(struct mapping *m, struct mapped_names *l, int n, struct node *const x[], struct node *const xs[]) {
   for (int j = 0; j < n; j++) {
@@ -189,7 +187,7 @@ static bool spread_nodes(dim rows, struct node *active, int n, struct node *cons
   if (!n || !n_y) return true;
   struct mapping m = { .rows = rows, .active = active };
   bool ok = images_begin(&m.of, n, x, xs, n_y, y);
-  uint64_t oldest = oldest_of(n, x);
+  uint64_t oldest = oldest_with_value(n, x, xs);
   for (int i = 0; ok && i < m.of.g.n; i++) ok = visit(&m, i, oldest);
   for (int j = 0; ok && j < n_y; j++) {
     struct node *now = m.of.image[m.of.g.target[j]];

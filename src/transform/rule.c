@@ -28,6 +28,15 @@ struct failure *no_float(const char *fn, const char *what, int which, const stru
 
 /* ---- What expressions do not remember ---- */
 
+bool is_name(const struct node *n) { return n->op == &op_input || n->op == &op_loop_var; }
+
+uint64_t oldest_with_value(int n, struct node *const x[], struct node *const by[]) {
+  uint64_t oldest = UINT64_MAX;
+  for (int j = 0; j < n; j++)
+    if ((!by || by[j]) && !is_name(x[j]) && x[j]->serial < oldest) oldest = x[j]->serial;
+  return oldest;
+}
+
 /* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. Nor does a constant of
  * a loop, or what is made in a body: bodies have copies. */
 struct failure *no_variable(const char *fn, int m, struct node *const y[], int n, struct node *const x[]) {
