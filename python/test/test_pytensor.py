@@ -1532,6 +1532,32 @@ def test_a_side_that_is_not_chosen_does_not_run_its_fallback():
     assert Seen.calls == 1
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_fallback_that_a_side_has_needed_once_does_not_run_for_the_other_side(is_shared, is_made):
+    """One whose sizes nothing tells, so that it is computed before the rest is traced."""
+    class Twice(Op):
+        __props__ = ()
+        calls = 0
+
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            Twice.calls += 1
+            outputs[0][0] = np.repeat(inputs[0], 2)
+
+    x, p, q = pt.dvector("x"), pt.lscalar("p"), pt.lscalar("q")
+    chosen, y = [pt.gt(c, 0) if is_made else c for c in (p, q)], Twice()(x * 2)
+    outs = [ifelse(chosen[0], y.sum(), x.sum())] + ([ifelse(chosen[1], y[0], x[0])] if is_shared else [])
+    f = function([x, p, q], outs, on_unused_input="ignore")
+    for a, b in ((0, 0), (1, 0), (0, 0), (0, 1), (1, 1), (0, 0)):
+        Twice.calls = 0
+        wanted = [12.0 if a else 3.0, 2.0 if b else 1.0]
+        assert [float(r) for r in f(np.array([1.0, 2]), a, b)] == wanted[:len(outs)]
+        assert Twice.calls == (1 if a or (b and is_shared) else 0)
+
+
 @pytest.mark.parametrize("change", [lambda part, y: part.inc(y), lambda part, y: part.set(y)], ids=["inc", "set"])
 @pytest.mark.parametrize("size", [None, 3])
 def test_one_row_that_a_mask_leaves_is_stretched_over_the_part_it_is_written_to(size, change):

@@ -150,6 +150,12 @@ class Arranged:
         return [[(self.choices[which].ins[0], k) for which, k in path[len(at):] if self.is_outside(self.choices[which].ins[0], at)]
                 for path in guard]
 
+    def ways(self, step):
+        """For each side that alone reads a step the conditions on the way to it, as slots, with 0 or 1 for the side of each; None: it is
+        read whatever is chosen."""
+        paths = self.guards.get(id(step)) or {self.homes.get(id(step), ())}
+        return None if () in paths else [[(self.choices[which].ins[0], k) for which, k in path] for path in paths]
+
     def is_outside(self, slot, at):
         """Whether it is made where a path stands, or further out."""
         return slot not in self.makers or common([self.homes[id(self.makers[slot])], at]) == self.homes[id(self.makers[slot])]

@@ -33,13 +33,22 @@ traces = Counter()
 
 
 class Cut:
-    """What is computed before the rest is traced. fill puts it among the values."""
+    """What is computed before the rest is traced. fill puts it among the values. `sides`: those of choices that alone read it, each the
+    conditions on the way to it; where none of them is chosen nobody reads it, and something empty stands for it."""
 
-    def __init__(self, program, slots, step=None):
-        self.program, self.slots, self.step = program, slots, step
+    def __init__(self, program, slots, step=None, sides=None):
+        self.program, self.slots, self.step, self.sides = program, slots, step, sides
+
+    def is_read(self, values):
+        there = self.program.graph.constants
+        return self.sides is None or any(
+            all(bool(values[slot] if slot in values else there[slot]) != bool(k) for slot, k in side) for side in self.sides)
 
     def fill(self, values):
         if self.program is None:  # an input
+            return
+        if not self.is_read(values):
+            values.update((k, empty(self.program.graph.variables[k])) for k in self.slots)
             return
         found = self.program.run(values)
         if self.step is not None:
@@ -100,8 +109,13 @@ class Program:
         else:
             slots, step, wanted = demand.step.outs, demand.step, demand.step.ins
         is_input = step is None and slots[0] in self.given
+        sides = None if is_input else self.arranged.ways(step or self.arranged.makers.get(slots[0]))
+        for slot in {slot for side in sides or () for slot, _ in side} - self.given - set(self.graph.constants):
+            self.cuts.append(Cut(Program(self.graph, [slot], self.graphs, self.given, self.known, self.extents), [slot]))
+            self.given.add(slot)
+            self.known.add(slot)
         program = None if is_input else Program(self.graph, wanted, self.graphs, self.given, self.known, self.extents)
-        self.cuts.append(Cut(program, slots, step))
+        self.cuts.append(Cut(program, slots, step, sides))
         self.given.update(slots)
         self.is_open |= demand.is_sizes  # of what is computed first all sizes will do
         if step is None and not demand.is_sizes:
@@ -238,6 +252,13 @@ def rows_for(n):
     """What stands for an integer that bounds something: an empty array with so many rows, or columns if it is below 0."""
     n = int(n)
     return np.empty((n, 0) if n >= 0 else (0, -n), np.uint8)
+
+
+def empty(variable):
+    """Stands for a value that nobody reads."""
+    if isinstance(variable.type, RandomType):
+        return np.zeros(WORDS, np.uint32)
+    return np.zeros([n or 0 for n in shape_of(variable)], variable.type.dtype) if is_tensor(variable) else None
 
 
 def shape_of(variable):
