@@ -102,6 +102,24 @@ static double right(weft_dtype t, int64_t n, const double *a, const double *b, i
   return rounded(t, sum);
 }
 
+static inline __attribute__((always_inline)) void add_each(weft_dtype t, int64_t m, double x, const double *b, double *sum) {
+  if (t == WEFT_F64) for (int64_t j = 0; j < m; j++) sum[j] = fma(x, b[j], sum[j]);
+  else for (int64_t j = 0; j < m; j++) sum[j] = (double)fmaf((float)x, (float)b[j], (float)sum[j]);
+}
+
+/* sum += x b, m elements, each rounded once. By the instruction where there is one: calls of libm were most of what these tests took. */
+#ifdef __x86_64__
+__attribute__((target("fma"))) static void add_by_instruction(weft_dtype t, int64_t m, double x, const double *b, double *sum) {
+  add_each(t, m, x, b, sum);
+}
+static void add_products(weft_dtype t, int64_t m, double x, const double *b, double *sum) {
+  if (__builtin_cpu_supports("fma")) add_by_instruction(t, m, x, b, sum);
+  else add_each(t, m, x, b, sum);
+}
+#else
+static void add_products(weft_dtype t, int64_t m, double x, const double *b, double *sum) { add_each(t, m, x, b, sum); }
+#endif
+
 /* A row of a [n] by b [n, m] at once, so that b is read as it lies: each element is that of `right`. */
 static void right_row(weft_dtype t, int64_t n, int64_t m, const double *a, const double *b, double *sum) {
   double *block = malloc(sizeof *block * (size_t)(m + 1));
@@ -109,8 +127,7 @@ static void right_row(weft_dtype t, int64_t n, int64_t m, const double *a, const
   for (int64_t k = 0; k < n;) {
     for (int64_t j = 0; j < m; j++) block[j] = 0;
     for (int64_t end = k + KIR_PRODUCT_BLOCK < n ? k + KIR_PRODUCT_BLOCK : n; k < end; k++)
-      for (int64_t j = 0; j < m; j++)
-        block[j] = t == WEFT_F64 ? fma(a[k], b[k * m + j], block[j]) : (double)fmaf((float)a[k], (float)b[k * m + j], (float)block[j]);
+      add_products(t, m, a[k], b + k * m, block);
     for (int64_t j = 0; j < m; j++)
       sum[j] = k <= KIR_PRODUCT_BLOCK ? block[j] : t == WEFT_F64 ? sum[j] + block[j] : (double)((float)sum[j] + (float)block[j]);
   }
