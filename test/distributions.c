@@ -141,10 +141,18 @@ static long double lower_gamma(long double a, long double x) {
   for (int k = 1; k < 5000 && term > sum * 1e-21L; k++) sum += term *= x / (a + k);
   return sum * expl(a * logl(x) - x - lgammal(a));
 }
-static double F_gamma(double x, const double q[]) { return (double)lower_gamma(q[0], x / q[1]); }
-static double F_invgamma(double x, const double q[]) { return 1 - (double)lower_gamma(q[0], q[1] / x); }
-static double F_gengamma(double x, const double q[]) { return (double)lower_gamma(q[0] / q[1], pow(x / q[2], q[1])); }
-static double F_chisquare(double x, const double q[]) { return (double)lower_gamma(q[0] / 2, x / 2); }
+/* The same in double, for a million draws: the chance of a distance is told by its third digit. */
+static double P_gamma(double a, double x) {
+  if (!(x > 0)) return 0;
+  double term = 1 / a, sum = term;
+  for (int k = 1; k < 5000 && term > sum * 1e-16; k++) sum += term *= x / (a + k);
+  double p = sum * exp(a * log(x) - x - lgamma(a));
+  return p > 1 ? 1 : p; /* of inf it is nan, and so no chance at all */
+}
+static double F_gamma(double x, const double q[]) { return P_gamma(q[0], x / q[1]); }
+static double F_invgamma(double x, const double q[]) { return 1 - P_gamma(q[0], q[1] / x); }
+static double F_gengamma(double x, const double q[]) { return P_gamma(q[0] / q[1], pow(x / q[2], q[1])); }
+static double F_chisquare(double x, const double q[]) { return P_gamma(q[0] / 2, x / 2); }
 static double F_beta_2_3(double x, const double q[]) { return (void)q, x * x * (6 - 8 * x + 3 * x * x); }
 static double F_arcsine(double x, const double q[]) { return (void)q, asin(sqrt(x)) / M_PI_2; }
 static double F_student_2(double x, const double q[]) {
