@@ -22,8 +22,8 @@ int error_add_types(PyObject *module) {
   no_truth = add_both(module, "weft.CheckError", PyExc_AssertionError, PyExc_RuntimeError,
                       "A condition of assert_ that does not hold: an AssertionError and a RuntimeError.");
   no_value = add_both(module, "weft.NoValueError", PyExc_ValueError, PyExc_RuntimeError,
-                      "The value, or the size, of something that has none yet, as an argument of a function that is being traced: a "
-                      "ValueError and a RuntimeError.");
+                      "The value, or the size, of something that has none yet, as an argument of a function that is being traced: "
+                      "a ValueError and a RuntimeError.");
   return no_axis && no_place && no_truth && no_value ? 0 : -1;
 }
 

@@ -38,8 +38,8 @@ void rule_close(struct applied *);
 
 /* What has no value until it is called: arguments of functions, variables of loops. */
 bool is_name(const struct node *);
-/* The smallest serial of those x that vary, as by[j] is not NULL, and can have had a value; UINT64_MAX for none. What was evaluated may
- * depend on them, if it is younger and its history is gone; on a name it cannot. by NULL: all vary. */
+/* The smallest serial of those x that vary, as by[j] is not NULL, and can have had a value; UINT64_MAX for none. What was evaluated
+ * may depend on them, if it is younger and its history is gone; on a name it cannot. by NULL: all vary. */
 uint64_t oldest_with_value(int n, struct node *const x[], struct node *const by[]);
 
 struct failure *no_memory(void);

@@ -371,7 +371,8 @@ static bool library_product(const struct code *c, const struct launch *x, struct
                             .m = size_in(&plan->product_rows, x), .n = size_in(&plan->product_columns, x),
                             .k = size_in(&plan->steps[0], x), .by_tensor_cores = !plan->is_librarys };
   weft_dtype b = (weft_dtype)plan->bufs[l->buf[1]].dtype;
-  if (plan->is_librarys && ((p->dtype != WEFT_F32 && p->dtype != WEFT_F64) || b != p->dtype || p->y_dtype != p->dtype)) return false;
+  bool is_full = p->dtype == WEFT_F32 || p->dtype == WEFT_F64;
+  if (plan->is_librarys && (!is_full || b != p->dtype || p->y_dtype != p->dtype)) return false;
   if (plan->is_long) p->k = KIR_PRODUCT_BLOCK * (1 + size_in(&plan->steps[1], x)) + last;
   if (p->m < 1 || p->n < 1 || p->k < 1 || (p->y_dtype != p->dtype && p->y_dtype != WEFT_F32)) return false;
   if (!batch_of(l, x, &p->n_batch, batch)) return false;

@@ -152,8 +152,8 @@ static void begin_load(struct printer *p, const struct kir_stmt *loop, const str
 }
 
 /* Stages of results stand behind those of n_loads loads. */
-static void begin_store(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int n_loads, struct chain_group *g,
-                        struct ptx_chain *c) {
+static void begin_store(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int n_loads,
+                        struct chain_group *g, struct ptx_chain *c) {
   int i = c->n_stores++;
   struct chain_store *x = &g->store[i];
   *x = (struct chain_store){ far_of(p, loop, s, g->lane), (weft_dtype)p->k->vals[s->in[0]].dtype, ptx_own(p, OWN_LONG),
@@ -166,7 +166,8 @@ static void begin_store(struct printer *p, const struct kir_stmt *loop, const st
 
 static void count_accesses(const struct kir_stmt *loop, int *n_loads, int *n_stores) {
   *n_loads = *n_stores = 0;
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) *n_loads += s->kind == KIR_LOAD, *n_stores += s->kind == KIR_STORE;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    *n_loads += s->kind == KIR_LOAD, *n_stores += s->kind == KIR_STORE;
 }
 
 size_t ptx_chain_bytes(const struct kir_stmt *loop) {

@@ -7,8 +7,8 @@
  * time: all are loaded before the first is used.
  *
  * A long row is gone through twice, block by block: for the totals of its blocks, then on top of these (prefix_kernel.c). If it is
- * longer than the second cache, none of it would still be there the second time; so the first kernel, which stores nothing along the
- * row, asks the cache to hold on to a part, and the second one to let go. */
+ * longer than the second cache, none of it would still be there the second time; so the first kernel, which stores nothing along
+ * the row, asks the cache to hold on to a part, and the second one to let go. */
 #include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
