@@ -216,8 +216,8 @@ static void gather_add(struct gather *g, int axis, weft_array *index, int follow
   g->index[g->n++] = index;
 }
 
-/* Everything but the arrays. An integer among arrays counts as one, as in NumPy. There '...' stands between those around it even if no
- * axis is left for it; in MLX it is what it stands for. */
+/* Everything but the arrays. An integer among arrays counts as one, as in NumPy. There '...' stands between those around it even if
+ * no axis is left for it; in MLX it is what it stands for. */
 static weft_array *view(weft_array *a, const struct index *x, const PyTypeObject *flavour, struct gather *g) {
   int axis = 0, last = -2, rank = weft_rank(a);
   *g = (struct gather){ .is_together = 1 };
