@@ -19,7 +19,8 @@ enum {
   READING = 4,              /* products that take as long as to read an element of b: a vector by 512^2 takes 6.8 us on two
                                threads, 12.2 if what is read does not count */
   TURNS = 16,               /* of a thread, about: each takes some cells */
-  CELL_ROWS = 112,          /* of a cell, about, at most */
+  CELL_PARTS = 8,           /* of a cell, at most; .. */
+  CELL_ROWS = 112,          /* .. where patches have a shape of their own, about so many rows */
   LEAST_SUMS = 8,           /* of a patch, to be added to at the rate of two fma a cycle */
   FEW_ROWS = 6,             /* of a patch: with fewer, what it reads of b comes .. */
   STRIP_BYTES = 40 << 10,   /* .. from the first cache; */
@@ -120,7 +121,7 @@ bool product_is_small(const struct product *p) {
 
 int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes) {
   int64_t n = bytes / (columns * p->size * (p->cut.part_rows + 1));
-  return n < 1 ? 1 : least(n, divide_up(CELL_ROWS, p->cut.part_rows));
+  return n < 1 ? 1 : least(n, has_own_shape(p) ? divide_up(CELL_ROWS, p->cut.part_rows) : CELL_PARTS);
 }
 
 bool product_has_one_right(const struct product *p) {
