@@ -298,6 +298,8 @@ def main():
         return measure_alone(o)
     if o.apart:
         data = measure_apart(o)
+        if not data["works"]:
+            raise SystemExit(f"compare: no work was measured: has one of them {o.only!r} in its name?")
         save(o, data)
         print(apart_table({"apart": data}), flush=True)
         return keep(o, "apart", data) if o.docs else 0
