@@ -95,7 +95,8 @@ static bool is_near(const struct product *p, const struct patches *t) {
 
 static struct patches best_patches(const struct product *p) {
   struct patches best = patches_of(p, p->unit->rows());
-  for (int rows = p->unit->rows() - 1; has_own_shape(p) && rows >= 3; rows--) {
+  bool is_chosen = has_own_shape(p);
+  for (int rows = p->unit->rows() - 1; is_chosen && rows >= 3; rows--) {
     struct patches t = patches_of(p, rows);
     if (is_near(p, &t) && cost_of(p, &t) < cost_of(p, &best)) best = t;
   }
