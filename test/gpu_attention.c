@@ -256,6 +256,29 @@ TEST(cuda_derivatives_of_attention_are_written_where_their_array_stands) {
   }
 }
 
+/* Layers that share their weights: the body of a loop is planned for the device as what stands outside. */
+TEST(cuda_attention_in_a_loop_goes_by_tiles_with_the_bits_of_the_same_outside) {
+  enum { LAYERS = 3 };
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  struct operand x = operand(WEFT_F32, 1, 2, 40, 16, false), k = operand(WEFT_F32, 1, 2, 48, 16, false), v = operand(WEFT_F32, 1, 2, 48, 16, false);
+  size_t bytes;
+  weft_set(WEFT_DEVICE, 1);
+  weft_loop *l = weft_loop_open(weft_integer(LAYERS));
+  weft_array *a = weft_loop_carry(l, x.x), *plain = x.x;
+  weft_loop_next(l, a, weft_attention(a, k.x, v.x, NULL));
+  weft_array *y = weft_loop_last(l, a);
+  weft_loop_close(l);
+  for (int i = 0; i < LAYERS; i++) plain = weft_attention(plain, k.x, v.x, NULL);
+  const char *plan = weft_show(1, &y, "plan");
+  EXPECT(plan && strstr(plan, "attend on cuda"));
+  void *got = bits_of(y, &bytes), *want = bits_of(plain, &bytes);
+  EXPECT(!memcmp(got, want, bytes));
+  free(got), free(want), free(x.at), free(k.at), free(v.at);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 /* ---- ptxas ---- */
 
 /* The compiler has wgmma wait for each other in a kernel with calls, as divisions are. */

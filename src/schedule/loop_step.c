@@ -136,7 +136,8 @@ static bool replay(struct body *b) {
   bool by_patches = w->by_patches || stays_on_host(b), is_loose = w->is_loose && (w->by_patches || !by_patches),
        tf32 = w->tf32 && !by_patches;
   r->body = schedule_make(w->arena, &b->list, b->n_targets, b->target, body_variables(b->loop), leaf,
-                          &(struct schedule_options){ w->fuse, by_patches, w->by_library, is_loose, tf32, w->rewrites }, &f);
+                          &(struct schedule_options){ w->fuse, by_patches, w->by_library, is_loose, tf32, w->rewrites,
+                                                     by_patches ? NULL : w->device }, &f);
   if (!r->body) return f ? work_fail(w, f) : !(w->no_memory = true);
   struct step *s = bind_all(b, r) ? step_new(w, &step_replay) : NULL;
   if (!s) return schedule_drop_kernels(r->body), false;
