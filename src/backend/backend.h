@@ -167,7 +167,8 @@ struct device {
                                             for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
   void (*show_routine)(const struct device *, const struct routine_call *, bool is_machine_code, struct text *); /* PTX otherwise */
   bool (*multiplies_halves)(const struct device *); /* a library does so, and by tf32, faster than kernels; NULL: none does */
-  bool (*reorders)(const struct device *); /* what meets through indices may be combined in any order; NULL: it may not */
+  bool (*reorders)(const struct device *); /* floats that meet through indices may be combined in any order, as kernels do; false:
+                                   they may not, so kernels are to be without such stores. NULL: kernels keep the order */
   bool (*attends)(const struct device *); /* kernels that are attention go tile by tile; NULL: they do not */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */

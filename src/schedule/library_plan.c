@@ -2,6 +2,7 @@
  * its items do, and in memory for the meantime where nobody wants them. */
 #include <string.h>
 #include "graph/dtype.h"
+#include "op/sort.h"
 #include "schedule/work.h"
 
 static int64_t size_of(const struct node *n) { return (int64_t)weft_dtype_bytes((weft_dtype)n->dtype); }
@@ -85,25 +86,50 @@ static void count_problems(struct library_call *c, struct library_array *a, cons
   for (int k = 0; c->n_problems && k < c->n_in + c->n_out; k++) a[k].each = bytes_of(&a[k]) / c->n_problems;
 }
 
-bool step_of_library(struct work *w, struct node *n) {
-  int n_out = n->op->many->count(n), all = n->n_in + n_out;
+/* A library step whose arrays are to be found yet; they begin at *a. NULL: out of memory. */
+static struct library_step *step_begin(struct work *w, const struct op *op, const void *attr, size_t attr_bytes, int n_in,
+                                       int n_out, struct library_array **a) {
+  size_t all = (size_t)(n_in + n_out);
   struct library_step *s = work_take(w, sizeof *s);
-  struct library_array *a = work_take(w, sizeof *a * (size_t)(all + 1));
-  void *attr = work_take(w, n->attr_bytes + 1);
-  if (!s || !a || !attr) return false;
-  if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
-  *s = (struct library_step){ .op = n->op, .store = work_take(w, sizeof *s->store * (size_t)(all + 1)),
-                              .offset = work_take(w, sizeof *s->offset * (size_t)(all + 1)) };
-  s->call = (struct library_call){ .attr = attr, .n_in = n->n_in, .n_out = n_out, .in = a, .out = a + n->n_in,
-                                   .is_by_blas = w->by_library && !w->device, .origin = n->origin };
-  if (w->no_memory || !find_operands(w, n, s, a) || !find_results(w, n, s, a)) return false;
-  count_problems(&s->call, a, n->op->library);
-  struct step *p = step_new(w, n->op->library->is_callers ? &step_host : &step_library);
+  void *own = work_take(w, attr_bytes + 1);
+  *a = work_take(w, sizeof **a * (all + 1));
+  if (!s || !*a || !own) return NULL;
+  if (attr_bytes) memcpy(own, attr, attr_bytes);
+  *s = (struct library_step){ .op = op, .store = work_take(w, sizeof *s->store * (all + 1)),
+                              .offset = work_take(w, sizeof *s->offset * (all + 1)) };
+  s->call = (struct library_call){ .attr = own, .n_in = n_in, .n_out = n_out, .in = *a, .out = *a + n_in,
+                                   .is_by_blas = w->by_library && !w->device, .origin = w->origin };
+  return w->no_memory ? NULL : s;
+}
+
+static bool step_end(struct work *w, struct library_step *s, struct library_array *a) {
+  const struct library *l = s->op->library;
+  count_problems(&s->call, a, l);
+  struct step *p = step_new(w, l->is_callers ? &step_host : &step_library);
   if (!p) return false;
   p->library = s;
-  p->n_sites = n->op->library->n_checks;
+  p->n_sites = l->n_checks;
   double bytes = 0;
-  for (int k = 0; k < all; k++) bytes += (double)bytes_of(&a[k]);
-  step_add_cost(w, bytes, s->call.n_problems ? n->op->library->operations(&s->call) : 0, 1);
+  for (int k = 0; k < s->call.n_in + s->call.n_out; k++) bytes += (double)bytes_of(&a[k]);
+  step_add_cost(w, bytes, s->call.n_problems ? l->operations(&s->call) : 0, 1);
   return true;
+}
+
+bool step_of_library(struct work *w, struct node *n) {
+  struct library_array *a;
+  struct library_step *s = step_begin(w, n->op, n->attr, n->attr_bytes, n->n_in, n->op->many->count(n), &a);
+  return s && find_operands(w, n, s, a) && find_results(w, n, s, a) && step_end(w, s, a);
+}
+
+bool step_sort(struct work *w, weft_dtype t, int64_t rows, int64_t n, int from, int sorted, int order) {
+  const struct sort_attr attr = { .is_front = false };
+  const int store[] = { from, sorted, order };
+  struct library_array *a;
+  struct library_step *s = step_begin(w, &op_sort, &attr, sizeof attr, 1, 2, &a);
+  for (int k = 0; s && k < 3; k++) {
+    if (!describe(w, &a[k], k < 2 ? t : WEFT_I64, 2, (dim[]){ rows, n })) return false;
+    a[k].is_wanted = k > 0;
+    s->store[k] = store[k], s->offset[k] = 0;
+  }
+  return s && step_end(w, s, a);
 }

@@ -7,30 +7,17 @@
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
  *   along an axis:                       each row of x, of its first axes, takes its own updates in order; rows are independent
  *   setting, on a device:                the last update of each slot is found, as a maximum; then every slot takes its own
+ *   floats, on a device that has to      updates are sorted by slot, and each slot takes its own, side by side (scatter_runs.c)
+ *   keep their order:
  *
  * Which one depends on shapes, and on whether it is a device, only. Indices are checked in all of them; the result is a copy
  * of x, so a failed check
  * leaves nothing half done. */
-#include "schedule/draft.h"
+#include "schedule/scatter.h"
 
-enum { UPDATES = KIR_ROW_BLOCK, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
+enum { FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8 };
 enum { UPDATES_A_SLOT = 128 }; /* a device has about as many copies, and each slot of each is combined once more. Products of 16M
                                   f32 into 8192 and 40000 slots: 0.068 and 0.094 ms on an H200, 4.9 and 2.4 in its memory */
-
-struct strided_rows { int store; int64_t offset, stride[3]; }; /* [batch, updates or slots, row], a stride each, in elements */
-
-struct scatter {
-  struct work *w;
-  struct node *n;
-  enum kir_op op;                          /* or KIR_SET */
-  int n_index;
-  int64_t batch, updates, slots, row;      /* R, N, S, C */
-  int64_t parts;                           /* in how many the slots are divided among owners */
-  int64_t slot_dims[MOST_INDICES];
-  struct strided_rows index[MOST_INDICES], v, y;
-  struct draft d;
-  int size_r, size_n, size_s, size_c, size_v[MOST_INDICES], buf_index[MOST_INDICES], buf_v, buf_y; /* size_r, size_c -1: of one */
-};
 
 static enum kir_op combine(weft_how how, weft_dtype t) {
   bool b = t == WEFT_BOOL;
@@ -51,7 +38,7 @@ enum kir_op scatter_combines(const struct node *n) {
 /* Private copies are merged, so the order of sums depends on how many updates there are. */
 static bool is_by_copies(enum kir_op op, weft_dtype t, int64_t updates, int64_t slots, int64_t row) {
   bool is_small = slots <= FEW_SLOTS && slots * (int64_t)weft_dtype_bytes(t) <= FEW_BYTES;
-  return op != KIR_SET && row == 1 && updates > UPDATES && is_small;
+  return op != KIR_SET && row == 1 && updates > SCATTER_BLOCK && is_small;
 }
 
 static bool is_by_copies_there(const struct scatter *s) {
@@ -59,6 +46,13 @@ static bool is_by_copies_there(const struct scatter *s) {
   weft_dtype t = (weft_dtype)s->n->dtype;
   if (!d || !d->reorders || !d->reorders(d) || s->op == KIR_SET || s->row > 1 || !kir_is_register(t)) return false;
   return s->updates / UPDATES_A_SLOT >= s->slots && s->slots <= (int64_t)(d->row_bytes / weft_dtype_bytes(t));
+}
+
+/* Sums and products of floats on a device whose threads would combine them as they come, and may not. */
+static bool is_by_runs(const struct scatter *s) {
+  const struct device *d = work_is_for_device(s->w) ? s->w->device : NULL;
+  bool has_order = (s->op == KIR_ADD || s->op == KIR_MUL) && kir_is_float((weft_dtype)s->n->dtype);
+  return d && has_order && d->reorders && !d->reorders(d);
 }
 
 bool scatter_is_by_copies(const struct node *n) {
@@ -94,7 +88,7 @@ static bool as_rows(struct work *w, struct node *x, int n_batch, int n_outer, st
 
 static struct kir_lin val(struct scatter *s, int v) { return draft_lin(&s->d, v); }
 
-static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind kind, int size, const struct strided_rows *x) {
+int scatter_rows(struct scatter *s, const char *name, enum kir_buf_kind kind, int size, const struct strided_rows *x) {
   struct reach r = { .store = x->store, .offset = x->offset };
   if (s->size_r >= 0) reach_along(&r, val(s, s->size_r), x->stride[0]);
   reach_along(&r, val(s, size), x->stride[1]);
@@ -102,7 +96,7 @@ static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind k
   return draft_buffer(&s->d, name, kind, (weft_dtype)s->n->dtype, &r);
 }
 
-static void declare_indices(struct scatter *s) {
+void scatter_indices(struct scatter *s) {
   for (int i = 0; i < s->n_index; i++) {
     struct reach r = { .store = s->index[i].store, .offset = s->index[i].offset };
     char name[] = { 'i', 'n', 'd', 'e', 'x', (char)('0' + i), 0 };
@@ -118,9 +112,9 @@ static void declare(struct scatter *s) {
   s->size_n = draft_size(&s->d, "N", s->updates);
   s->size_s = draft_size(&s->d, "S", s->slots);
   s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
-  declare_indices(s);
-  s->buf_v = declare_rows(s, "v", KIR_IN, s->size_n, &s->v);
-  s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
+  scatter_indices(s);
+  s->buf_v = scatter_rows(s, "v", KIR_IN, s->size_n, &s->v);
+  s->buf_y = scatter_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
 }
 
 /* Subscripts: that of the batch, if there is one, i, and that of the row; c -1: rows of one element, or of indices. */
@@ -154,7 +148,7 @@ static void update(struct scatter *s, int slot, int r, int i, int c) {
 }
 
 static void by_private_copies(struct scatter *s) {
-  int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, UPDATES));
+  int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, SCATTER_BLOCK));
   kir_private(&s->d.b, s->buf_y, s->op);
   int i = kir_loop_block(&s->d.b, KIR_LANE, "i", q);
   update(s, slot_of(s, -1, i), -1, i, -1);
@@ -196,10 +190,10 @@ static bool find_winners(struct scatter *s, int win) {
   if (!draft_begin(&s->d, s->w, "scatter_winner")) return false;
   s->size_r = -1;
   s->size_n = draft_size(&s->d, "N", s->updates);
-  declare_indices(s);
+  scatter_indices(s);
   reach_along(&r, val(s, draft_size(&s->d, "S", s->slots)), 1);
   int buf = draft_buffer(&s->d, "win", KIR_OUT, WEFT_I64, &r);
-  int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, UPDATES));
+  int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, SCATTER_BLOCK));
   kir_private(&s->d.b, buf, KIR_MAX);
   int i = kir_loop_block(&s->d.b, KIR_LANE, "i", q);
   struct kir_lin to = val(s, slot_of(s, -1, i));
@@ -219,8 +213,8 @@ static bool set_winners(struct scatter *s, int win) {
   s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
   reach_along(&r, val(s, s->size_s), 1);
   int buf = draft_buffer(&s->d, "win", KIR_IN, WEFT_I64, &r);
-  s->buf_v = declare_rows(s, "v", KIR_IN, s->size_n, &s->v);
-  s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
+  s->buf_v = scatter_rows(s, "v", KIR_IN, s->size_n, &s->v);
+  s->buf_y = scatter_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
   int k = kir_loop(&s->d.b, s->row > 1 ? KIR_PAR : KIR_LANE, "k", val(s, s->size_s));
   struct kir_lin at = val(s, k), from[2], to[2] = { at };
   int i = kir_load(&s->d.b, buf, &at);
@@ -244,8 +238,8 @@ static bool find_shape(struct scatter *s) {
   s->n_index = a->n;
   s->op = scatter_combines(s->n);
   s->batch = s->updates = s->slots = s->row = 1;
-  if (a->n > MOST_INDICES)
-    return work_fail(s->w, fail(WEFT_ERR_UNSUPPORTED, s->n->origin, "weft_put: more than %d index arrays", MOST_INDICES));
+  if (a->n > SCATTER_INDICES)
+    return work_fail(s->w, fail(WEFT_ERR_UNSUPPORTED, s->n->origin, "weft_put: more than %d index arrays", SCATTER_INDICES));
   for (int k = 0; k < n_outer; k++) *(k < first ? &s->batch : &s->updates) *= v->dims[k];
   for (int k = 0; k < a->n; k++) s->slots *= s->slot_dims[k] = x->dims[first + k];
   for (int k = first + a->n; k < x->rank; k++) s->row *= x->dims[k];
@@ -257,9 +251,20 @@ static bool find_shape(struct scatter *s) {
 static void write_kernel(struct scatter *s) {
   if (s->batch > 1) in_batches(s);
   else if (s->row > 1) rows_by_owners(s);
-  else if (is_by_copies(s->op, (weft_dtype)s->n->dtype, s->updates, s->slots, s->row)) by_private_copies(s);
-  else if (is_by_copies_there(s)) by_private_copies(s);
+  else if (s->has_copies || is_by_copies_there(s)) by_private_copies(s);
   else in_one_loop(s);
+}
+
+static bool in_one_kernel(struct scatter *s) {
+  if (!draft_begin(&s->d, s->w, "scatter")) return false;
+  declare(s);
+  write_kernel(s);
+  return draft_end(&s->d);
+}
+
+static bool write_steps(struct scatter *s) {
+  if (s->op == KIR_SET && work_is_for_device(s->w)) return set_on_device(s);
+  return is_by_runs(s) ? scatter_by_runs(s) : in_one_kernel(s);
 }
 
 bool step_scatter(struct work *w, struct node *n) {
@@ -269,14 +274,8 @@ bool step_scatter(struct work *w, struct node *n) {
   const struct place *y = &w->item[n->slot].place; /* dense: a fresh copy of x */
   s.y = (struct strided_rows){ y->store, y->offset, { s.slots * s.row, s.row, 1 } };
   s.parts = s.updates * s.row >= MANY ? PARTS : 1;
-  if (s.op == KIR_SET && !w->by_patches) {
-    if (!set_on_device(&s)) return false;
-  } else {
-    if (!draft_begin(&s.d, w, "scatter")) return false;
-    declare(&s);
-    write_kernel(&s);
-    if (!draft_end(&s.d)) return false;
-  }
+  s.has_copies = is_by_copies(s.op, (weft_dtype)n->dtype, s.updates, s.slots, s.row);
+  if (!write_steps(&s)) return false;
   double elements = (double)s.batch * (double)s.updates * (double)s.row;
   step_add_cost(w, 3.0 * elements * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
   return true;

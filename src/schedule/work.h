@@ -197,6 +197,8 @@ bool take_is_window(const struct node *);
 bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
 bool step_of_library(struct work *, struct node *); /* library_plan.c */
+/* The same of a sort of rows that stand dense in a store, of n elements each; order: where each stood in its row, as i64. */
+bool step_sort(struct work *, weft_dtype, int64_t rows, int64_t n, int from, int sorted, int order);
 bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 

@@ -1,5 +1,5 @@
-/* nest_lanes.c -- lane loops: elements go to all threads of a block, to warps in blocks where a fold has an order, to one warp
- * where there is a prefix, or to one thread where floats are combined through indices in order.
+/* nest_lanes.c -- lane loops: elements go to all threads of a block, to warps in blocks where a fold has an order, or to one warp
+ * where there is a prefix.
  *
  * Threads meet at a barrier around a lane loop that touches what others have stored. */
 #include "backend/cuda/ptx_nest.h"
@@ -123,17 +123,6 @@ static void kept_loop(struct printer *p, const struct kir_stmt *s, struct ptx_ra
   ptx_add_kept(p, s, r.lo, r.hi);
 }
 
-/* In order, by the first thread. */
-static void one_by_one(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
-  const char *others = ptx_label(p, "others");
-  p->uses_first = true;
-  ptx_line(p, "@!$first bra %s", others);
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);
-  nest_repeat(p, s, r.hi, "1", w);
-  ptx_place(p, others);
-  if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
-}
-
 /* A thread has one lane of it or none. */
 static bool is_one_lane(struct printer *p, const struct kir_stmt *s, const char *end) {
   return p->held.is_straight && s->extent == KIR_N && !strcmp(end, ptx_lin(p, p->held.lane->at[0]));
@@ -153,10 +142,6 @@ void nest_lane_loop(struct printer *p, const struct kir_stmt *s, struct where w)
   w.lane = s, w.lo = r.lo, w.serial = NULL;
   if (p->lane_loop) {
     p->lane_loop(p, s, r.hi, w);
-    return;
-  }
-  if (survey_is_one_by_one(&p->survey, s)) {
-    one_by_one(p, s, r, w);
     return;
   }
   if (p->survey.is_dealt ? nest_has_ordered_fold(p, s) : p->survey.is_ordered && !find_prefix(s->body.first)) {

@@ -267,30 +267,6 @@ static bool is_order_free(const struct kir_stmt *loop) {
   return true;
 }
 
-static bool combines_floats(const struct kir_kernel *k, const struct kir_stmt *s) {
-  return s->kind == KIR_STORE && (s->op == KIR_ADD || s->op == KIR_MUL) &&
-         kir_is_float(kir_register_of((weft_dtype)k->bufs[s->buf].dtype));
-}
-
-static bool has_ordered_store(const struct kir_kernel *k, const struct kir_block *b) {
-  for (const struct kir_stmt *s = b->first; s; s = s->next)
-    if (combines_floats(k, s) || has_ordered_store(k, &s->body)) return true;
-  return false;
-}
-
-static bool is_scattered(const struct kir_kernel *k, const struct kir_block *b, int lane) {
-  for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    bool names_lane = false;
-    for (int d = 0; combines_floats(k, s) && d < s->n_at; d++) names_lane |= survey_mentions(s->at[d], lane);
-    if ((combines_floats(k, s) && !names_lane) || is_scattered(k, &s->body, lane)) return true;
-  }
-  return false;
-}
-
-bool survey_is_one_by_one(const struct survey *s, const struct kir_stmt *loop) {
-  return s->is_exact && is_scattered(s->k, &loop->body, loop->var);
-}
-
 /* par q in blocks(S, B) { serial i in N { .. if owns(q, k) { store y[k] add = .. } } }: where combining in memory is to
  * be had, every update goes to its place at once and nobody owns anything. */
 static void find_owners(struct survey *s) {
@@ -299,7 +275,6 @@ static void find_owners(struct survey *s) {
   const struct kir_stmt *loop = par->body.first;
   if (!loop || loop->next || (loop->kind != KIR_SERIAL && loop->kind != KIR_LANE)) return;
   if (!is_order_free(loop) || !only_owns(&par->body, par->var)) return;
-  if (s->is_exact && has_ordered_store(s->k, &par->body)) return;
   for (int b = 0; b < s->k->n_bufs; b++)
     if (s->bufs[b].is_stored && (s->bufs[b].is_loaded || s->k->bufs[b].kind == KIR_LOCAL)) return;
   for (const struct kir_stmt *x = s->k->body.first; x != par; x = x->next)
@@ -373,12 +348,12 @@ static void find_order(struct survey_walk *w) {
     }
     if (!names_lane) is_owned = false;
   }
-  if (is_scatter && !s->is_exact) s->in_order = false;
+  if (is_scatter) s->in_order = false;
   s->leaves = s->private_loop && !s->in_order && s->private_loop->n_private == 1 && s->private_loop->private[0].op == KIR_MUL;
   s->is_once = s->in_order;
   for (int i = 0; s->is_once && i < s->private_loop->n_private; i++) s->is_once = is_stored_once(w,
       s->private_loop->private[i].buf);
-  if (s->in_order && !is_owned && !is_scatter) refuse(s, "private copies that several lanes combine into in order");
+  if (s->in_order && !is_owned) refuse(s, "private copies that several lanes combine into in order");
   for (int i = 0; s->private_loop && !s->in_order && i < s->private_loop->n_private; i++)
     if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype))
       refuse(s, "private copies of a narrow dtype");

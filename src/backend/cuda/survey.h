@@ -34,7 +34,7 @@ struct survey {
   bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of 4096 elements .. */
   bool is_one_warp;              /* .. and where there is a prefix, one warp all of them; .. */
   bool is_dealt;                 /* .. but where rows are kept all threads compute, and a warp adds up what they left in a row */
-  bool is_exact;                 /* the environment variable WEFT_EXACT: scattered sums and products of floats have an order too */
+  bool is_exact;                 /* the environment variable WEFT_EXACT: products of halves have the order of the text too */
   bool in_order;                 /* private copies are those of iterations, in memory, and combine in the order of the language */
   bool leaves;                   /* blocks of threads leave their copies in memory, and an entry behind combines them: products,
                                     which no instruction combines there */
@@ -54,8 +54,6 @@ bool survey_uses(const struct kir_block *, int value);  /* is the value read in 
 static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */
   return s->in_order && s->bufs[buf].private_op != KIR_OPS;
 }
-/* A lane loop whose lanes combine floats where loaded subscripts say, in an order that is to be kept: one thread runs it. */
-bool survey_is_one_by_one(const struct survey *, const struct kir_stmt *lane_loop);
 bool survey_is_long(const struct kir_stmt *serial); /* steps that depend on each other, as many as a launch says */
 bool survey_keeps(const struct kir_stmt *lane_loop, int value); /* it has a row of its own */
 bool survey_mentions(struct kir_lin, int value);
