@@ -80,6 +80,10 @@ def indices(n, below):
     return jax.random.randint(jax.random.key(9), (n,), 0, below)
 
 
+def skewed(n, below):
+    return jnp.minimum(below * jax.random.uniform(jax.random.key(9), (n,)) ** 4, below - 1).astype(jnp.int32)
+
+
 def gelu(x, r, s):
     return jax.nn.gelu(x, approximate=True) * s + r
 
@@ -136,6 +140,8 @@ memory = {
     "scatter-add-16M-nan-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-add-16M-into-1048576": (lambda b, i, v: b.at[i].add(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
     "scatter-prod-16M-into-1048576": (lambda b, i, v: b.at[i].multiply(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
+    "scatter-add-65536x768-into-1000": (lambda b, i, v: b.at[i].add(v), lambda: (u(1000, 768), indices(65536, 1000), u(65536, 768))),
+    "scatter-add-65536x768-skewed-into-50257": (lambda b, i, v: b.at[i].add(v), lambda: (u(50257, 768), skewed(65536, 50257), u(65536, 768))),
     "gather-65536x768": (lambda e, i: e[i], lambda: (u(50257, 768), indices(65536, 50257))),
     "cumsum-16M-f32": (lambda x: x.cumsum(), lambda: (u(1 << 24),)),
     "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (u(4096, 4096),)),

@@ -18,6 +18,10 @@ def indices(n, below):
     return torch.randint(0, below, (n,), device=dev)
 
 
+def skewed(n, below):
+    return (below * torch.rand(n, device=dev) ** 4).long().clamp_(max=below - 1)
+
+
 def with_nan(*dims):
     """One in a hundred is NaN."""
     x = f(*dims)
@@ -108,6 +112,8 @@ works = {
     "scatter-prod-16M-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
     "scatter-prod-16M-nan-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-prod-16M-into-1048576": (put("prod"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
+    "scatter-add-65536x768-into-1000": (put("add"), lambda: (f(1000, 768), indices(65536, 1000), f(65536, 768))),
+    "scatter-add-65536x768-skewed-into-50257": (put("add"), lambda: (f(50257, 768), skewed(65536, 50257), f(65536, 768))),
     "depthwise-8x56x56x96-7x7-f32": (depthwise, lambda: channels(8)),
     "depthwise-1x56x56x96-7x7-f32": (depthwise, lambda: channels(1)),
     "gather-65536x768": (lambda e, i: e[i], lambda: (f(50257, 768), indices(65536, 50257))),
