@@ -5,6 +5,7 @@
  * made for them alone, become one node, op_problems, and that one kernel (small.c) with the same bits. Lanes are told apart by the
  * first axis, as in lane.c; problems of several axes are seen as a batch of one.
  * It does nothing for few problems, nor where one has too many operations: those stay steps. */
+#include <stdatomic.h>
 #include <string.h>
 #include "graph/dtype.h"
 #include "schedule/body.h"
@@ -269,6 +270,10 @@ static int64_t operations_for(int64_t lanes) {
   return worth < FEW_OPERATIONS ? FEW_OPERATIONS : worth > MOST_OPERATIONS ? MOST_OPERATIONS : worth;
 }
 
+static _Atomic int64_t most_there = FEW_OPERATIONS; /* on a device */
+
+void problems_use_limit(int64_t operations) { atomic_store(&most_there, operations); }
+
 /* Looks for the first problem that fits, and for what follows from it; s->first is -1 if there is none. False: out of memory. */
 static bool search(struct problem_search *s, struct work *w) {
   size_t n = (size_t)w->list->n + 1;
@@ -277,7 +282,7 @@ static bool search(struct problem_search *s, struct work *w) {
     const struct node *x = node_at(s, i);
     if (!is_candidate(x)) continue;
     s->lanes = x->in[0]->dims[0];
-    s->left = work_is_for_device(w) ? FEW_OPERATIONS : operations_for(s->lanes);
+    s->left = work_is_for_device(w) ? atomic_load(&most_there) : operations_for(s->lanes);
     int64_t cost = cost_of(s, x);
     if (cost >= 0 && cost <= s->left) s->first = i;
   }
