@@ -641,16 +641,17 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, in
 
 /* Systems of linear equations, of the matrices on the last two axes; those in front are a batch, and broadcast. In f64 inside, and
  * rounded once. A matrix that is singular, or not positive definite, gives nan, and a status i64 [..] says where: 0, or the number,
- * from 1, of the pivot that is 0, or of the leading minor that is not positive. In one evaluation a matrix is factored once, for
- * its inverse, status and determinant, all its systems and their derivatives. Complex matrices are factored and solved as real ones
- * of twice the size, [re, -im; im, re] for each element, and ' is the conjugate transpose of them. */
+ * from 1, of the pivot that is 0 or nan, or of the leading minor that is not positive. In one evaluation a matrix is factored once,
+ * for its inverse, status and determinant, all its systems and their derivatives. Complex matrices are factored and solved as real
+ * ones of twice the size, [re, -im; im, re] for each element, and ' is the conjugate transpose of them. */
 weft_array *weft_cholesky(weft_array *a);          /* lower L, L L' = a; only the lower triangle of a is read */
 weft_array *weft_cholesky_status(weft_array *a);
 weft_array *weft_cholesky_solve(weft_array *l, weft_array *b);  /* x, l l' x = b, of lower l; b is [n] or [..,n,m] */
 weft_array *weft_solve(weft_array *a, weft_array *b);  /* x, a x = b; b is [n] or [..,n,m] */
 weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit);  /* of a triangle of a, which is
-                                                      all that is read; is_unit: with ones on its diagonal. A 0 there is divided by:
-                                                      inf or nan, in that row and those that follow from it, and no status */
+                                                      all that is read; is_unit: with ones on its diagonal, which is not read */
+weft_array *weft_solve_triangular_status(weft_array *a);  /* of a triangle that is not unit, and of weft_cholesky_solve: its pivots
+                                                      are its diagonal */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
 weft_array *weft_det(weft_array *a);               /* the determinant, [..]; derivatives up to order 7, of singular ones too; but of

@@ -183,6 +183,12 @@ static weft_array *singular(weft_dtype t) {
   weft_array *a = square(t, false);
   return weft_inverse_status(weft_put(a, weft_slice(a, 1, 100, 101, 1), weft_scalar(0), WEFT_SET));
 }
+static weft_array *singular_triangles(weft_dtype t) {
+  weft_array *a = square(t, true), *d = weft_at(weft_at(a, 0, weft_integer(500)), 0, weft_integer(500));
+  weft_array *none = weft_put(a, d, weft_scalar(0), WEFT_SET), *both = weft_stack(0, WEFT_ARRAYS(none, a));
+  weft_array *y = weft_add(weft_solve_triangular(both, sides(t), 1, 0), weft_cholesky_solve(both, sides(t)));
+  return weft_add(weft_cast(weft_isnan(y), t), weft_solve_triangular(both, sides(t), 0, 1));
+}
 static weft_array *with_nan(weft_dtype t) {
   weft_array *a = square(t, true);
   return weft_cholesky_status(weft_put(a, weft_at(weft_at(a, 0, weft_integer(50)), 0, weft_integer(50)), weft_scalar(NAN), WEFT_SET));
@@ -223,6 +229,7 @@ TEST(a_lapack_that_is_asked_for_factors_large_matrices) {
     about("what is not definite is said", statuses, t, 3);
     about("what is singular is said", singular, t, 1);
     about("nan is said", with_nan, t, 1);
+    about("a singular triangle", singular_triangles, t, 5);
   }
   leave();
 }

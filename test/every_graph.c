@@ -666,6 +666,12 @@ static void substitute(int64_t n, int64_t m, const double *a, double *b, bool is
   }
 }
 
+/* The first of the diagonal that is no number to divide by. */
+static int64_t missing_pivot(int64_t n, const double *a) {
+  for (int64_t i = 0; i < n; i++) if (a[i * n + i] == 0 || isnan(a[i * n + i])) return i + 1;
+  return 0;
+}
+
 /* Crout's order: an element at a time, of the rows that `order` names; the pivot is the largest of what is left of a column. */
 static int64_t lu_factor(int64_t n, double *a, double *order) {
   int64_t zero = 0;
@@ -775,12 +781,14 @@ static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t
   } else {
     const int64_t *t = node->attr;
     if (node->op == &op_cholesky_solve) {
+      status = missing_pivot(n, a);
       substitute(n, m, a, b, false, false);
       turn(n, a);
       substitute(n, m, a, b, true, false);
-    } else if (node->op == &op_triangle) substitute(n, m, a, b, t[0], t[1]);
+    } else if (node->op == &op_triangle) status = t[1] ? 0 : missing_pivot(n, a), substitute(n, m, a, b, t[0], t[1]);
     else status = eliminate(n, m, a, b, &sign), substitute(n, m, a, b, true, false);
     for (int64_t i = 0; i < n * m; i++) plain_set_f(&out[0], p * n * m + i, status ? NAN : b[i]);
+    if (node->op != &op_solve && node->op != &op_inverse) plain_set_i(&out[1], p, status);
   }
 }
 

@@ -354,3 +354,116 @@ SCOPED(second_derivatives_of_many_determinants_are_those_of_each_and_have_an_end
   EXPECT_INT(weft_eval(1, &sum), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_det: a derivative of order 8; 7 at most");
 }
+
+/* ---- triangles ---- */
+
+enum { TRIANGLES = 7 };
+
+/* Their diagonals: good, with a 0, a -0 and a nan, all zeros, a denormal and an inf, which are no pivots that are missing. */
+static void fill_triangles(double *a, int64_t n) {
+  uint64_t seed = (uint64_t)n;
+  for (int64_t i = 0; i < TRIANGLES * n * n; i++) a[i] = noise(&seed) / (double)n;
+  for (int64_t p = 0; p < TRIANGLES; p++)
+    for (int64_t i = 0; i < n; i++) {
+      double *d = a + p * n * n + i * (n + 1), last = p == 1 ? 0 : p == 2 ? -0.0 : p == 3 ? NAN : p == 5 ? 0x1p-1074 : p == 6 ? INFINITY : 2;
+      *d = p == 4 ? 0 : i == n - 1 - n / 3 ? last : 1.5;
+    }
+}
+
+/* The whole solution is nan where the status is not 0, and that is where a 0 or nan stands on the diagonal; as unit triangles they
+ * are all good. */
+static void expect_triangles(weft_dtype t, int64_t n, int64_t m, weft_array *(*seen)(weft_array *)) {
+  weft_scope *s = weft_scope_open();
+  double *v = calloc((size_t)(TRIANGLES * n * n) + 1, sizeof *v);
+  fill_triangles(v, n);
+  weft_array *a = seen(weft_cast(weft_from(WEFT_F64, WEFT_DIMS(TRIANGLES, n, n), v), t)), *b = weft_full(t, WEFT_DIMS(TRIANGLES, n, m), 1);
+  weft_array *x[] = { weft_solve_triangular(a, b, 0, 0), weft_solve_triangular(a, b, 1, 0), weft_cholesky_solve(a, b),
+                      weft_solve_triangular(a, b, 0, 1) };
+  int64_t status[TRIANGLES], at = n - n / 3, gone = t == WEFT_F32 ? at : 0; /* f32 has no number as small as the last but one */
+  int64_t want[TRIANGLES] = { 0, at, at, at, 1, gone, 0 };
+  EXPECT_OK(weft_read(weft_solve_triangular_status(a), WEFT_I64, status, sizeof status));
+  for (int p = 0; p < TRIANGLES; p++) EXPECT_INT(status[p], want[p]);
+  for (int k = 0; k < 4; k++) {
+    size_t count;
+    double *y = all_f64(x[k], &count);
+    EXPECT_INT((int64_t)count, TRIANGLES * n * m);
+    for (int64_t i = 0; i < (int64_t)count; i++) {
+      bool is_missing = k < 3 && want[i / (n * m)];
+      if (i / (n * m) != 5 && is_missing != (isnan(y[i]) != 0))
+        test_fail(__FILE__, __LINE__, "%s, %d rows, %d sides, way %d: %g in matrix %d", weft_dtype_name(t), (int)n, (int)m, k, y[i],
+                  (int)(i / (n * m)));
+    }
+    free(y);
+  }
+  free(v);
+  weft_scope_discard(s);
+}
+
+static weft_array *as_it_is(weft_array *a) { return a; }
+static weft_array *seen_turned(weft_array *a) {
+  weft_array *stored = weft_moveaxis(a, -1, -2);
+  EXPECT_OK(weft_eval(1, &stored));
+  return weft_moveaxis(stored, -1, -2);
+}
+static weft_array *seen_back(weft_array *a) {
+  weft_array *stored = weft_flip(weft_flip(weft_flip(a, 0), 1), 2);
+  EXPECT_OK(weft_eval(1, &stored));
+  return weft_flip(weft_flip(weft_flip(stored, 0), 1), 2);
+}
+
+TEST(a_triangle_with_0_or_nan_on_its_diagonal_is_nan_as_a_whole_and_its_status_says_where) {
+  static const int64_t rows[] = { 1, 2, 3, 16, 17, 33, 70 }, sides[] = { 1, 2, 17 };
+  for (int i = 0; i < 7; i++)
+    for (int j = 0; j < 3; j++)
+      for (int k = 0; k < 6; k++)
+        expect_triangles(k % 2 ? WEFT_F64 : WEFT_F32, rows[i], sides[j], k / 2 == 0 ? as_it_is : k / 2 == 1 ? seen_turned : seen_back);
+}
+
+SCOPED(triangles_without_rows_or_sides_have_a_status) {
+  weft_array *none = weft_full(WEFT_F64, WEFT_DIMS(2, 0, 0), 0), *zeros = weft_full(WEFT_F64, WEFT_DIMS(2, 3, 3), 0);
+  int64_t status[2] = { 7, 7 };
+  EXPECT_OK(weft_read(weft_solve_triangular_status(none), WEFT_I64, status, sizeof status));
+  EXPECT(status[0] == 0 && status[1] == 0);
+  weft_array *x = weft_solve_triangular(none, weft_full(WEFT_F64, WEFT_DIMS(2, 0, 4), 0), 0, 0);
+  EXPECT_OK(weft_eval(1, &x));
+  EXPECT(weft_dim(x, 1) == 0 && weft_dim(x, 2) == 4);
+  x = weft_solve_triangular(zeros, weft_full(WEFT_F64, WEFT_DIMS(2, 3, 0), 0), 0, 0);
+  EXPECT_OK(weft_eval(1, &x));
+  EXPECT(weft_dim(x, 1) == 3 && weft_dim(x, 2) == 0);
+  EXPECT_OK(weft_read(weft_solve_triangular_status(weft_cast(zeros, WEFT_I32)), WEFT_I64, status, sizeof status));
+  EXPECT(status[0] == 1 && status[1] == 1);
+  EXPECT(weft_check(weft_solve_triangular_status(weft_full(WEFT_F64, WEFT_DIMS(2, 3), 1))) != WEFT_OK);
+  EXPECT_TEXT(weft_message(), "weft_solve_triangular_status: a square matrix, not [2,3]");
+}
+
+/* As those of a singular matrix by weft_solve: nan, and nothing of it in the others of the batch. */
+SCOPED(derivatives_of_a_singular_triangle_are_nan_and_those_beside_it_are_not) {
+  double v[8] = { 2, 0, 1, 4, 2, 0, 1, 0 }, w[4] = { 1, 2, 3, 4 }, da[8], db[4];
+  for (int complex = 0; complex < 2; complex++)
+    for (int k = 0; k < 2; k++) {
+      weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 2, 2), v), *b = weft_from(WEFT_F64, WEFT_DIMS(2, 2, 1), w), *g[2], *x[] = { a, b };
+      weft_array *ca = complex ? weft_cast(a, WEFT_C128) : a, *cb = complex ? weft_cast(b, WEFT_C128) : b;
+      weft_array *y = k ? weft_cholesky_solve(ca, cb) : weft_solve_triangular(ca, cb, 0, 0);
+      weft_grad(weft_sum(complex ? weft_real(y) : y, WEFT_ALL), 2, x, g);
+      EXPECT_OK(weft_read(g[0], WEFT_F64, da, sizeof da));
+      EXPECT_OK(weft_read(g[1], WEFT_F64, db, sizeof db));
+      for (int i = 0; i < 4; i++) EXPECT(isfinite(da[i]));
+      EXPECT(isfinite(db[0]) && isfinite(db[1]) && isnan(db[2]) && isnan(db[3]) && isnan(da[6]));
+      if (!complex) EXPECT(isnan(da[4]) && isnan(da[7]) && da[5] == 0);
+    }
+}
+
+SCOPED(a_complex_triangle_with_0_on_its_diagonal_is_nan_as_a_whole_and_its_status_says_where) {
+  double v[] = { 1, 1, 0, 0, 2, 0, 0, -2,  1, 0, 0, 0, 2, 3, 0, -0.0,  1, 0, 0, 0, 2, 3, 4, NAN }, y[12];
+  int64_t status[3];
+  weft_array *a = weft_from(WEFT_C128, WEFT_DIMS(3, 2, 2), v), *b = weft_full(WEFT_C128, WEFT_DIMS(2), 1);
+  EXPECT_OK(weft_read(weft_solve_triangular_status(a), WEFT_I64, status, sizeof status));
+  EXPECT(status[0] == 0 && status[1] == 2 && status[2] == 2);
+  for (int k = 0; k < 2; k++) {
+    EXPECT_OK(weft_read(k ? weft_cholesky_solve(a, b) : weft_solve_triangular(a, b, 0, 0), WEFT_C128, y, sizeof y));
+    for (int i = 0; i < 4; i++) EXPECT(isfinite(y[i]));
+    for (int i = 4; i < 12; i++) EXPECT(isnan(y[i]));
+  }
+  EXPECT_OK(weft_read(weft_solve_triangular(a, b, 0, 1), WEFT_C128, y, sizeof y));
+  for (int i = 0; i < 12; i++) EXPECT(isfinite(y[i]));
+}

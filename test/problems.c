@@ -35,7 +35,8 @@ static int determinants(weft_array *a, weft_array *b, weft_array *y[]) {
 }
 static int triangles(weft_array *a, weft_array *b, weft_array *y[]) {
   y[0] = weft_solve_triangular(a, b, 0, 0), y[1] = weft_solve_triangular(a, b, 1, 1);
-  return y[2] = weft_solve_triangular(weft_flip(a, -1), weft_flip(y[0], -2), 1, 0), 3;
+  y[2] = weft_solve_triangular(weft_flip(a, -1), weft_flip(y[0], -2), 1, 0);
+  return y[3] = weft_mul(weft_cholesky_solve(a, b), weft_cast(weft_unsqueeze(weft_unsqueeze(weft_solve_triangular_status(a), -1), -1), WEFT_F32)), 4;
 }
 /* One array is the matrix, a right side and a factor. */
 static int in_all_roles(weft_array *a, weft_array *b, weft_array *y[]) {

@@ -150,6 +150,7 @@ BUILD(cholesky_status) { return weft_cholesky_status(weft_sub(definite(in[0]), w
 BUILD(solve) { return weft_solve(definite(in[0]), weft_triu(definite(in[0]), 0)); }
 BUILD(cholesky_solve) { return weft_cholesky_solve(definite(in[0]), weft_triu(definite(in[0]), 0)); }
 BUILD(solve_triangular) { return weft_solve_triangular(definite(in[0]), definite(in[0]), (int)s->p[0], (int)s->p[1]); }
+BUILD(solve_triangular_status) { return weft_solve_triangular_status(weft_round(weft_sub(definite(in[0]), weft_scalar(2.5)))); }
 BUILD(inverse) { return weft_inverse(definite(in[0])); }
 BUILD(inverse_status) { return weft_inverse_status(definite(in[0])); }
 BUILD(det) { return weft_det(definite(in[0])); }

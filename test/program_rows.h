@@ -56,6 +56,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
   X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(cholesky_solve, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
+  X(solve_triangular_status, 1, false, linear) \
   X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(slogdet, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(quantize, 1, false, quantized) X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized) X(gather_qmm, 1, false, quantized)                                                 \
   X(host, 1, false, host) X(host_like, 1, false, host_like) X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)

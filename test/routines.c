@@ -207,6 +207,13 @@ static int one_side(weft_array *x, weft_array *y[]) {
   weft_array *b = weft_slice(x, 2, 0, 1, 1);
   return y[0] = weft_solve(x, b), y[1] = weft_cholesky_solve(x, b), y[2] = weft_solve_triangular(x, b, 0, 1), 3;
 }
+/* Of every second matrix the last row and its diagonal are 0. */
+static int by_triangles(weft_array *x, weft_array *y[]) {
+  weft_array *row = weft_eq(weft_iota(x, 1), weft_integer(weft_dim(x, 1) - 1)), *some = weft_eq(weft_remainder(weft_iota(x, 0), weft_integer(2)), weft_integer(0));
+  weft_array *a = weft_where(weft_and(row, some), weft_cast(weft_scalar(0), weft_dtype_of(x)), x), *b = weft_slice(x, 2, 0, (weft_dim(x, 2) + 1) / 2, 1);
+  y[0] = weft_solve_triangular(a, b, 0, 0), y[1] = weft_solve_triangular(a, weft_slice(x, 2, 0, 1, 1), 1, 0), y[2] = weft_cholesky_solve(a, b);
+  return y[3] = weft_solve_triangular_status(a), 4;
+}
 static int by_lu(weft_array *x, weft_array *y[]) {
   return y[0] = weft_inverse(x), y[1] = weft_det(x), y[2] = weft_inverse_status(x), y[3] = weft_solve(x, weft_slice(x, 2, 0, 2, 1)), 4;
 }
@@ -232,6 +239,7 @@ static void compare_matrices(int64_t rows, int64_t n) {
       if (n > 1) compare("lu", by_lu, x);
       if (n < 40) compare("gradient", by_gradient, x);
       if (kind == 0) compare("one side", one_side, x);
+      if (kind != 2) compare("triangles", by_triangles, x);
       weft_scope_discard(s);
     }
 }

@@ -113,6 +113,13 @@ BODY(solved_by_triangles) {
   weft_array *a = square_of(x, y, 0), *z = weft_solve_triangular(a, y, 1, 0);
   return half(weft_add(z, weft_mul(weft_solve_triangular(a, x, 0, 1), weft_cast(weft_scalar(0x1p-9), weft_dtype_of(x)))));
 }
+BODY(solved_by_singular_triangles) { /* what the status says, and zeros instead of nan */
+  weft_array *a = square_of(x, y, 0), *none = weft_mul(a, weft_ne(weft_iota(a, 0), weft_integer(1)));
+  weft_array *z = weft_add(weft_solve_triangular(none, y, 0, 0), weft_cholesky_solve(none, y)), *zero = weft_cast(weft_scalar(0), weft_dtype_of(x));
+  weft_array *at = weft_add(weft_solve_triangular_status(none), weft_mul(weft_solve_triangular_status(a), weft_integer(16)));
+  z = weft_add(weft_where(weft_isnan(z), zero, z), weft_solve_triangular(none, x, 1, 1));
+  return weft_add(half(x), half(weft_tanh(weft_add(z, weft_cast(at, weft_dtype_of(x))))));
+}
 BODY(inverted) { return weft_add(weft_matmul(weft_inverse(square_of(x, y, 1)), y), half(y)); }
 BODY(singular_and_not_definite) { /* what the statuses say, and zeros instead of nan */
   weft_array *a = square_of(x, y, 0), *none = weft_sub(a, a), *z = weft_cholesky(weft_neg(a));
@@ -130,7 +137,7 @@ static const struct { const char *name; body step; bool is_float; } bodies[] = {
   ROW(least_and_most_at_places, false), ROW(rows_at_places, false), ROW(rounded_at_places, true), ROW(numbered, true), ROW(multiplied, false),
   ROW(multiplied_in_batches, false), ROW(chosen, false),
   ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false), ROW(solved_by_cholesky, true),
-  ROW(solved_by_lu, true), ROW(solved_turned, true), ROW(solved_by_triangles, true), ROW(inverted, true),
+  ROW(solved_by_lu, true), ROW(solved_turned, true), ROW(solved_by_triangles, true), ROW(solved_by_singular_triangles, true), ROW(inverted, true),
   ROW(singular_and_not_definite, true)
 #undef ROW
 };

@@ -52,6 +52,22 @@ def test_singular_and_indefinite_matrices_are_nan_and_say_where():
     assert sign.tolist() == [0, 1] and size.tolist() == [-np.inf, 0] and linalg.det(m[:2]).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("n", [1, 2, 5, 16, 40])
+def test_a_triangle_with_0_on_its_diagonal_is_nan_as_a_whole_and_says_where(n, dtype, rng):
+    a, b = rng.standard_normal((9, n, n)) / n + np.eye(n), rng.standard_normal((9, n, 3))
+    a[2, n // 2, n // 2], a[4, n - 1, n - 1], a[6, 0, 0], a[7, n // 2, n // 2] = 0, -0.0, np.nan, 1e-10
+    a, b = a.astype(dtype), b.astype(dtype)
+    want = [0, 0, n // 2 + 1, 0, n, 0, 1, 0, 0]
+    solves = [lambda a, b: linalg.solve_triangular(a, b), lambda a, b: linalg.solve_triangular(a, b, lower=True), linalg.cholesky_solve]
+    for f in [*solves, *(weft.compile(f) for f in solves), *(weft.compile(f, shapes="any") for f in solves), *(weft.vmap(f) for f in solves)]:
+        x = np.asarray(f(weft.array(a), weft.array(b)))
+        assert np.isnan(x).all((1, 2)).tolist() == [k != 0 for k in want] == np.isnan(x).any((1, 2)).tolist()
+    for f in (linalg.solve_triangular_status, weft.compile(linalg.solve_triangular_status, shapes="any"), weft.vmap(linalg.solve_triangular_status)):
+        assert f(weft.array(a)).tolist() == want and f(weft.array(a).mT).tolist() == want
+    assert np.isfinite(np.asarray(linalg.solve_triangular(a, b, lower=True, unit_diagonal=True))).all((1, 2)).tolist() == [True] * 9
+
+
 @pytest.mark.parametrize("f", [
     lambda x: linalg.cholesky(x @ x.T + 1), lambda x: linalg.inv(x), lambda x: linalg.det(x), lambda x: linalg.slogdet(x)[1],
     lambda x: linalg.solve(x, x.T + 2), lambda x: linalg.cholesky_solve(x, x.T + 2), lambda x: linalg.solve_triangular(x, x.T, lower=True), lambda x: linalg.solve_triangular(x, x.T, unit_diagonal=True)])

@@ -55,6 +55,7 @@ LINALG = {
     "solve": (lambda m: m.solve(A, B), lambda: np.linalg.solve(A, B)),
     "solve_triangular": (lambda m: (m.solve_triangular(L, B, lower=True), m.solve_triangular(L.swapaxes(1, 2), B)),
                          lambda: (np.linalg.solve(L, B), np.linalg.solve(L.swapaxes(1, 2), B))),
+    "solve_triangular_status": (lambda m: m.solve_triangular_status(np.stack([L[0], 0 * L[0]])), lambda: np.array([0, 1])),
     "tensordot": (lambda m: m.tensordot(X, Y, axes=([0], [0])), lambda: np.tensordot(X, Y, axes=([0], [0]))),
     "trace": (lambda m: m.trace(A, offset=-1), lambda: np.trace(A, -1, 1, 2)),
     "vecdot": (lambda m: m.vecdot(X, Y), lambda: (X * Y).sum(-1)),

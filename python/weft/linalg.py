@@ -3,8 +3,8 @@
     x = weft.linalg.solve(a, b)
 
 float32 is computed in float64 inside and rounded once. A matrix that is singular, or not positive definite, gives nan;
-cholesky_status and inv_status say where: 0, or the number, from 1, of the pivot that is 0, or of the leading minor that is not
-positive. All of it has derivatives.
+cholesky_status, inv_status and solve_triangular_status say where: 0, or the number, from 1, of the pivot that is 0 or nan, or of the
+leading minor that is not positive. All of it has derivatives.
 """
 from . import _core
 from ._core import matmul, matrix_power, outer, tensordot

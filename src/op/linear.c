@@ -2,7 +2,8 @@
  *
  * Each is a library step on the last two axes; those in front are the batch. f32 is computed in f64 and rounded once, so results
  * are those of f64 but for that. A matrix that is singular, or not positive definite, gives nan; a status says where: 0, or the
- * number, from 1, of the pivot that is 0 or of the leading minor that is not positive. Derivatives are composed, of the same
+ * number, from 1, of the pivot that is 0 or nan or of the leading minor that is not positive. The pivots of a triangle are its
+ * diagonal. Derivatives are composed, of the same
  * factors: equal nodes are one, so a matrix is factored once for its inverse, its determinant, all its systems and their
  * derivatives. */
 #include "op/linear.h"
@@ -60,17 +61,16 @@ static weft_array *lu_solve(weft_array *a, weft_array *b, bool is_turned) {
 }
 static weft_array *lu_inverse(weft_array *a) { return by_factors(&op_inverse, a, NULL, NULL, 1, 0); }
 
-static weft_array *lower_solve(weft_array *t, weft_array *b) {
-  struct triangle_attr a = { 0, 0 };
-  return library_one(&op_triangle, 2, (weft_array *[]){ t, b }, &a, sizeof a, 1, 0);
+/* The solution, or the status. */
+static weft_array *triangle(weft_array *t, weft_array *b, const struct triangle_attr *attr, int which) {
+  return library_one(&op_triangle, 2, (weft_array *[]){ t, b }, attr, sizeof *attr, 2, which);
 }
-static weft_array *upper_solve(weft_array *t, weft_array *b) {
-  struct triangle_attr a = { 1, 0 };
-  return library_one(&op_triangle, 2, (weft_array *[]){ t, b }, &a, sizeof a, 1, 0);
-}
+static weft_array *lower_solve(weft_array *t, weft_array *b) { return triangle(t, b, &(struct triangle_attr){ 0, 0 }, 0); }
+static weft_array *upper_solve(weft_array *t, weft_array *b) { return triangle(t, b, &(struct triangle_attr){ 1, 0 }, 0); }
 static weft_array *two_solves(weft_array *l, weft_array *b) {
-  return library_one(&op_cholesky_solve, 2, (weft_array *[]){ l, b }, NULL, 0, 1, 0);
+  return library_one(&op_cholesky_solve, 2, (weft_array *[]){ l, b }, NULL, 0, 2, 0);
 }
+static weft_array *no_sides(weft_array *a) { return weft_slice(a, -1, 0, 0, 1); }
 
 /* The lower triangle, with half the diagonal. */
 static weft_array *half_lower(weft_array *x) {
@@ -165,7 +165,7 @@ static weft_array *triangle_of(const struct rule *r, weft_array *x) {
 static weft_array *triangle_solve(const struct rule *r, bool is_turned, weft_array *b) {
   struct triangle_attr t = *(const struct triangle_attr *)r->node->attr;
   t.is_upper ^= is_turned;
-  return library_one(&op_triangle, 2, (weft_array *[]){ is_turned ? turned(r->in[0]) : r->in[0], b }, &t, sizeof t, 1, 0);
+  return triangle(turned_if(r->in[0], is_turned), b, &t, 0);
 }
 
 static void triangle_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
@@ -268,8 +268,8 @@ static void cofactors_vjp(const struct rule *r, const bool is_wanted[], weft_arr
   const struct op op_##id = { .name = #id, .kind = OP_LIBRARY, .again = library_again,            \
                               .many = &id##_results, .library = &steps_##id };
 STEP(cholesky, two_results, like_last)
-STEP(cholesky_solve, one_result, like_last)
-STEP(triangle, one_result, like_last)
+STEP(cholesky_solve, two_results, like_last)
+STEP(triangle, two_results, like_last)
 STEP(lu, three_results, of_factors)
 STEP(solve, one_result, like_last)
 STEP(inverse, one_result, like_first)
@@ -321,12 +321,10 @@ static struct failure *meet(const char *fn, weft_array **a, weft_array **b) {
 }
 
 static weft_array *real_solved(enum system system, weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
-  struct triangle_attr t = { is_upper, is_unit };
-  weft_array *in[] = { a, b };
   switch (system) {
     case BY_LU: return lu_solve(a, b, false);
-    case BY_TRIANGLE: return library_one(&op_triangle, 2, in, &t, sizeof t, 1, 0);
-    case BY_CHOLESKY: return library_one(&op_cholesky_solve, 2, in, NULL, 0, 1, 0);
+    case BY_TRIANGLE: return triangle(a, b, &(struct triangle_attr){ is_upper, is_unit }, 0);
+    case BY_CHOLESKY: return two_solves(a, b);
   }
   return b;
 }
@@ -354,6 +352,7 @@ static weft_array *of_square(const char *fn, weft_array *a, enum square_result w
     case CHOLESKY: case CHOLESKY_STATUS: y = library_one(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
     case INVERSE: y = lu_inverse(m); break;
     case LU_SINGULAR: y = factors(m, 2); break;
+    case TRIANGLE_SINGULAR: y = triangle(m, no_sides(m), &(struct triangle_attr){ 0, 0 }, 1); break;
     case LOG_SIZE: y = log_size(m); break;
     case SIGN: case DETERMINANT: y = determinant(m, which - SIGN); break;
   }
@@ -372,6 +371,10 @@ weft_array *weft_det(weft_array *a) { return COMPOSED(of_square("weft_det", a, D
 
 weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit) {
   return COMPOSED(solved("weft_solve_triangular", BY_TRIANGLE, a, b, is_upper != 0, is_unit != 0));
+}
+
+weft_array *weft_solve_triangular_status(weft_array *a) {
+  return COMPOSED(of_square("weft_solve_triangular_status", a, TRIANGLE_SINGULAR));
 }
 
 void weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm) {

@@ -19,10 +19,10 @@ extern const struct library
     steps_determinant,    /* LU_A .. LU_STATUS: its sign [..], the sizes of its pivots [.., n], itself [..] */
     steps_adjugate,       /* LU_A .. LU_STATUS: the matrix of cofactors, turned: the inverse times the determinant */
     steps_cofactors,      /* a, directions e.., of as many dims: the derivative of the adjugate of a in all of them */
-    steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
-    steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
+    steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a; status[..], 0 if it is unit */
+    steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l; status[..] */
 
-enum square_result { CHOLESKY, CHOLESKY_STATUS, INVERSE, LU_SINGULAR, SIGN, LOG_SIZE, DETERMINANT };
+enum square_result { CHOLESKY, CHOLESKY_STATUS, INVERSE, LU_SINGULAR, TRIANGLE_SINGULAR, SIGN, LOG_SIZE, DETERMINANT };
 enum system { BY_LU, BY_TRIANGLE, BY_CHOLESKY };
 
 /* linear_complex.c: of square matrices, c64 or c128; right sides [.., n, m] of the same dtype and batch. */

@@ -127,20 +127,19 @@ weft_array *complex_of_square(weft_array *a, enum square_result which) {
     case CHOLESKY_STATUS: return of_pair(weft_cholesky_status(blocks(with_real_diagonal(a))));
     case INVERSE: return of_blocks(weft_inverse(blocks(a)));
     case LU_SINGULAR: return of_pair(weft_inverse_status(blocks(a)));
+    case TRIANGLE_SINGULAR: return weft_solve_triangular_status(weft_abs(a));
     case SIGN: case LOG_SIZE: case DETERMINANT: break;
   }
   complex_determinant(a, y);
   return y[which - SIGN];
 }
 
-/* Rows over their diagonals, which are 1 then, and real. */
+/* Rows over their diagonals, which are 1 then, and real. All of a singular triangle is nan. */
 static weft_array *triangle(weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
-  weft_array *d = weft_unsqueeze(diagonal(a), -1), *one = weft_full_like(a, 1);
+  weft_array *one = weft_full_like(a, 1), *is_singular = weft_ne(as_matrix(weft_solve_triangular_status(a)), weft_integer(0));
+  weft_array *d = weft_where(is_singular, weft_scalar(NAN), weft_unsqueeze(diagonal(a), -1));
   weft_array *rows = is_unit ? a : weft_div(a, d), *right = is_unit ? b : weft_div(b, d);
-  weft_array *x = of_columns(weft_solve_triangular(blocks(weft_where(is_diagonal(a), one, rows)), columns(right), is_upper, 1));
-  if (is_unit) return x;
-  weft_array *is_singular = weft_any(weft_eq(d, weft_scalar(0)), -2);
-  return weft_where(is_singular, weft_scalar(NAN), x);
+  return of_columns(weft_solve_triangular(blocks(weft_where(is_diagonal(a), one, rows)), columns(right), is_upper, 1));
 }
 
 weft_array *complex_solved(enum system system, weft_array *a, weft_array *b, bool is_upper, bool is_unit) {

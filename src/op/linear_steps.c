@@ -192,26 +192,43 @@ static double operations_sides(const struct library_call *c) {
 /* Solves systems with the matrices of in[0] and the right sides of in[1]: by `all` of the triangles a step has, in their order. */
 typedef void triangles(const struct library_call *c, const double *a, double *b, struct matrix_way way, double *room);
 
-static void all_small(const struct library_call *c, int64_t from, int64_t to, double *a, triangles *all) {
+/* is_unit: nobody looks at the diagonal. */
+struct triangle_step { triangles *all; bool is_unit; };
+
+/* The number, from 1, of the first element of the diagonal that is 0 or nan; 0: none. Elements are `step` doubles apart. */
+static int64_t missing_pivot(const double *a, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; i++) if (!(fabs(a[i * (n + 1) * step]) > 0)) return i + 1;
+  return 0;
+}
+
+static void all_small(const struct library_call *c, int64_t from, int64_t to, double *a, struct triangle_step s) {
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
   struct matrix_group g = group_at(from, to, true);
-  double *b = a + n * n * g.lanes;
+  double *b = a + n * n * g.lanes, status[MATRIX_LANES];
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a), load_group(&c->in[1], &g, NULL, b);
-    all(c, a, b, way_of(c, n, m), b + n * m);
-    store_group(&c->out[0], &g, NULL, b);
+    s.all(c, a, b, way_of(c, n, m), b + n * m);
+    for (int64_t k = 0; k < g.lanes; k++) {
+      status[k] = s.is_unit ? 0 : (double)missing_pivot(a + k, n, g.lanes);
+      if (status[k] != 0) refuse(b + k, n * m, g.lanes);
+    }
+    store_group(&c->out[0], &g, NULL, b), store_whole(&c->out[1], &g, status);
   }
 }
 
-static struct failure *solve_all(const struct library_call *c, int64_t from, int64_t to, double *room, triangles *all) {
+static struct failure *solve_all(const struct library_call *c, int64_t from, int64_t to, double *room, struct triangle_step s) {
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
   struct matrix_way way = way_of(c, n, m);
-  if (way.is_small) return all_small(c, from, to, room, all), NULL;
+  if (way.is_small) return all_small(c, from, to, room, s), NULL;
   for (int64_t p = from; p < to; p++) {
     double *b = begun(&c->out[0], p, room + n * n);
+    const double *a = doubles(&c->in[0], p, room);
     load(&c->in[1], p, NULL, b, 1);
-    all(c, doubles(&c->in[0], p, room), b, way, room + n * n + n * m);
+    int64_t status = s.is_unit ? 0 : missing_pivot(a, n, 1);
+    if (status) refuse(b, n * m, 1);
+    else s.all(c, a, b, way, room + n * n + n * m);
     finish(&c->out[0], p, b);
+    *integers(&c->out[1], p) = status;
   }
   return NULL;
 }
@@ -228,11 +245,12 @@ static void factor_and_turned(const struct library_call *c, const double *l, dou
 }
 
 static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  return solve_all(c, from, to, room, one_triangle);
+  bool is_unit = ((const struct triangle_attr *)c->attr)->is_unit;
+  return solve_all(c, from, to, room, (struct triangle_step){ one_triangle, is_unit });
 }
 
 static struct failure *run_cholesky_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  return solve_all(c, from, to, room, factor_and_turned);
+  return solve_all(c, from, to, room, (struct triangle_step){ factor_and_turned, false });
 }
 
 static void triangle_numbers(const struct library_call *c, int64_t number[]) {

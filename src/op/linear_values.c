@@ -55,6 +55,16 @@ static void solve(struct kir_builder *b, const struct triangle_values *t, int x[
   }
 }
 
+/* The number, from 1, of the first element of the diagonal of a [n, n] that is 0 or nan; 0: none. */
+static int missing_pivot(struct kir_builder *b, int64_t n, const int a[]) {
+  int status = whole(b, 0);
+  for (int64_t i = 0; i < n; i++) {
+    int is_there = kir_op2(b, KIR_LT, number(b, 0), kir_op1(b, KIR_ABS, a[i * (n + 1)]));
+    status = noted(b, status, kir_op1(b, KIR_NOT, is_there), i + 1);
+  }
+  return status;
+}
+
 /* ---- Cholesky ---- */
 
 static int64_t cost_cholesky(const struct node *n) {
@@ -99,7 +109,8 @@ static void write_triangle(struct kir_builder *b, const struct node *of, const i
     int a[MOST], x[MOST];
     widen(b, n * n, in[0] + p * n * n, a), widen(b, n * m, in[1] + p * n * m, x);
     solve(b, &(struct triangle_values){ a, n, false, t->is_upper, t->is_unit }, x, m);
-    narrow(b, dtype_of(of->in[1]), n * m, -1, x, out[0] + p * n * m);
+    out[1][p] = t->is_unit ? whole(b, 0) : missing_pivot(b, n, a);
+    narrow(b, dtype_of(of->in[1]), n * m, t->is_unit ? -1 : kir_op2(b, KIR_NE, out[1][p], whole(b, 0)), x, out[0] + p * n * m);
   }
 }
 
@@ -111,7 +122,8 @@ static void write_cholesky_solve(struct kir_builder *b, const struct node *of, c
     int l[MOST], x[MOST];
     widen(b, n * n, in[0] + p * n * n, l), widen(b, n * m, in[1] + p * n * m, x);
     for (int k = 0; k < 2; k++) solve(b, &(struct triangle_values){ l, n, k, k, false }, x, m);
-    narrow(b, dtype_of(of->in[1]), n * m, -1, x, out[0] + p * n * m);
+    out[1][p] = missing_pivot(b, n, l);
+    narrow(b, dtype_of(of->in[1]), n * m, kir_op2(b, KIR_NE, out[1][p], whole(b, 0)), x, out[0] + p * n * m);
   }
 }
 

@@ -35,6 +35,27 @@ entry matrix_store(f64* from, T* y, s64* order, s64* status, u64 n, u64 m, u64 a
   }
 }
   )
+  /* The number, from 1, of the first element of the diagonal that is 0 or nan; 0: none. A block of threads a matrix; is_unit: it
+   * is not read. */
+  WRITTEN(
+entry matrix_pivots(f64* all, s64* status, u64 n, u32 is_unit) {
+  shared u64 size_of[256];
+  shared u64 place_of[256];
+  f64* a = all + u64(block) * n * n;
+  u64 best = 0;
+  u64 at = 0;
+  u64 i = u64(tid);
+  while (i < n && is_unit == 0) {
+    f64 v = a[i * n + i];
+    bool is_first = best == 0 && !(v > 0 || v < 0);
+    at = is_first ? i + 1 : at;
+    best = is_first ? n - i : best;
+    i = i + u64(threads);
+  }
+  ) LARGEST_OF_BLOCK WRITTEN(
+  if (tid == 0) { status[block] = s64(largest); }
+}
+  )
   /* c -= a b: [m, k] x [k, n], k <= 32; tiles of 64 x 64, four by four a thread. each: from one matrix to the next. */
   WRITTEN(
 entry matrix_take(f64* c, u64 c_each, u64 c_row, f64* a, u64 a_each, u64 a_row, u64 a_column, f64* b, u64 b_each, u64 b_row,
@@ -273,18 +294,20 @@ int matrices_solve(struct matrices *x, struct triangle t, uint64_t b, int64_t m)
 
 int matrices_finish(struct matrices *x, int how) { return room_give(&x->room), how; }
 
-/* Systems by one triangle after the other, all of the first operand. */
+/* Systems by one triangle after the other, all of the first operand; a unit one is alone. */
 int matrices_triangles(struct gpu *g, const struct routine_call *c, bool only_asks, int n, const struct triangle t[]) {
   struct matrices x;
-  uint64_t a, b;
+  uint64_t a, b, status = c->array[3].at;
   int64_t m = routine_last(&c->array[1], 1);
   int how = matrices_begin(&x, g, c, NULL);
   if (how || only_asks) return how;
   how = matrices_load(&x, c->array[0].at, 0, x.n, &a);
   if (!how) how = matrices_load(&x, c->array[1].at, 0, m, &b);
+  if (!how)
+    how = LAUNCH(g, x.common, "matrix_pivots", x.problems, matrices_threads(x.n), a, status, (uint64_t)x.n, t[0].is_unit);
   for (int k = 0; !how && k < n; k++)
     how = matrices_solve(&x, (struct triangle){ a, t[k].is_turned, t[k].is_upper, t[k].is_unit }, b, m);
-  if (!how) how = matrices_store(&x, b, c->array[2].at, 0, 0, m);
+  if (!how) how = matrices_store(&x, b, c->array[2].at, 0, status, m);
   return matrices_finish(&x, how);
 }
 
