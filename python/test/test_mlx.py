@@ -1007,6 +1007,23 @@ def test_a_matrix_without_an_inverse_is_one_class_wherever_it_is_found():
                 call()
 
 
+def test_a_singular_matrix_is_an_error_in_all_that_divides_by_it_and_nan_is_nan():
+    singular, regular, b = [[1.0, 0.0], [2.0, 0.0]], [[1.0, 0.0], [2.0, 4.0]], [1.0, 2.0]
+    linalg, batch = mx.linalg, mx.array([regular, singular])
+    calls = {"tri_inv": lambda a: linalg.tri_inv(a), "solve_triangular": lambda a: linalg.solve_triangular(a, mx.array(b)),
+             "solve": lambda a: linalg.solve(a, mx.array(b)), "inv": linalg.inv, "tri_inv ": linalg.cholesky_inv}
+    for name, f in calls.items():
+        for g in (f, mx.compile(f), mx.vmap(f)):
+            with pytest.raises(RuntimeError, match=f"^{name.strip()}: the matrix is singular$"):
+                mx.eval(g(batch if g not in (f,) else mx.array(singular)))
+        assert np.isfinite(np.array(f(mx.array(regular)))).all()
+        assert np.isnan(np.array(f(mx.array([[np.nan, 0.0], [2.0, 4.0]])))).any()
+    wide = mx.array([regular, regular])
+    assert mx.linalg.solve_triangular(wide, mx.array([[1.0], [2.0]])).shape == (2, 2, 1)
+    with pytest.raises(RuntimeError, match="singular"):
+        mx.eval(mx.linalg.solve_triangular(mx.array(singular), mx.ones((3, 2, 1))))
+
+
 def test_names_that_left_their_function_are_both_of_mlx_classes():
     kept = []
     mx.compile(lambda x: kept.append(x * 2) or x)(mx.ones(2))

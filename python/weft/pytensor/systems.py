@@ -71,11 +71,7 @@ def cholesky_solve(node, values, trace):
 @row(SolveTriangular, batched=True)
 def solve_triangular(node, values, trace):
     op, (a, b) = node.op, matrices(node, values)
-    x = linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal)
-    if not op.unit_diagonal:
-        is_singular = weft.any(diagonal(a) == 0, -1, keepdims=True)
-        x = weft.where(weft.expand_dims(is_singular, -1), np.nan, x)
-    return solution(node, x)
+    return solution(node, linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal))
 
 
 @row(Solve, batched=True)

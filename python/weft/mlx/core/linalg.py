@@ -95,25 +95,32 @@ def _transposed(a):
     return _mlx.swapaxes(a, -1, -2)
 
 
+def _of_regular(what, result, a, status):
+    """The result, of the matrices a; of a singular one an error when it is computed. NaN is no error, but NaN, as LAPACK has it."""
+    is_regular = _mlx.logical_or(status == 0, _mlx.any(_mlx.isnan(a), (-2, -1)))
+    axes = -1 if result.ndim < a.ndim else (-2, -1)
+    return _core.assert_(result, _mlx.expand_dims(is_regular, axes), f"{what}: the matrix is singular")
+
+
 def inv(a, *, stream=None):
     """The inverse. There is none of a singular matrix: an error when it is computed.
 
     >>> mx.linalg.inv(mx.array([[2.0]])).tolist()
     [[0.5]]
     """
-    inverse, status = _linalg.inv(_square("inv", a)), _linalg.inv_status(a)
-    return _core.assert_(inverse, _mlx.expand_dims(status == 0, (-1, -2)), "inv: the matrix is singular")
+    return _of_regular("inv", _linalg.inv(_square("inv", a)), a, _linalg.inv_status(a))
 
 
 def tri_inv(a, upper=False, *, stream=None):
-    """The inverse of a triangle of a, which is all that is read.
+    """The inverse of a triangle of a, which is all that is read. One with 0 on its diagonal is singular, as in inv.
 
     >>> mx.linalg.tri_inv(mx.array([[2.0]])).tolist()
     [[0.5]]
     """
     _square("tri_inv", a)
     one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), a.shape)
-    return (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
+    inverse = (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
+    return _of_regular("tri_inv", inverse, a, _linalg.solve_triangular_status(a))
 
 
 def cholesky(a, upper=False, *, stream=None):
@@ -137,21 +144,22 @@ def cholesky_inv(a, upper=False, *, stream=None):
 
 
 def solve(a, b, *, stream=None):
-    """x with a x = b.
+    """x with a x = b. A singular matrix is an error when it is computed.
 
     >>> mx.linalg.solve(mx.array([[2.0]]), mx.array([4.0])).tolist()
     [2.0]
     """
-    return _linalg.solve(_square("solve", a), b)
+    return _of_regular("solve", _linalg.solve(_square("solve", a), b), a, _linalg.inv_status(a))
 
 
 def solve_triangular(a, b, *, upper=False, stream=None):
-    """x with t x = b, for a triangle t of a.
+    """x with t x = b, for a triangle t of a. One with 0 on its diagonal is singular, as in solve.
 
     >>> mx.linalg.solve_triangular(mx.array([[2.0]]), mx.array([4.0])).tolist()
     [2.0]
     """
-    return _linalg.solve_triangular(_square("solve_triangular", a), b, lower=not upper)
+    x = _linalg.solve_triangular(_square("solve_triangular", a), b, lower=not upper)
+    return _of_regular("solve_triangular", x, a, _linalg.solve_triangular_status(a))
 
 
 def det(a, *, stream=None):
