@@ -5,6 +5,7 @@
 #include "gpu.h"
 #include "run/compiled.h"
 #include "run/plan.h"
+#include "schedule/work.h"
 #include "test.h"
 #include "values.h"
 
@@ -257,6 +258,29 @@ TEST(cuda_has_small_systems_in_lanes_with_the_bits_of_the_host) {
       answer_free(&want), answer_free(&got);
     }
 }
+/* Whatever their operations, and whether registers hold them. */
+TEST(cuda_has_systems_of_sixteen_rows_in_lanes_with_the_bits_of_the_host) {
+  static weft_array *(*const kinds[])(weft_array *) = { factor_solve, triangle_solve, lu_solve, inverted, log_det_of };
+  test_watchdog(300);
+  if (!has_gpu()) return;
+  for (int k = 0; k < 10; k++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *g = weft_cast(drawn_floats(3, (int64_t[]){ MANY, 16, 16 }, 3), k % 2 ? WEFT_F64 : WEFT_F32), *y[2];
+    g = kinds[k / 2] == factor_solve ? definite(g) : g;
+    EXPECT_OK(weft_eval(1, &g));
+    for (int there = 0; there < 2; there++) {
+      plan_drop_all(), problems_use_limit(there ? 1 << 20 : 0), weft_set(WEFT_DEVICE, there);
+      y[there] = kinds[k / 2](g);
+      const char *plan = weft_show(1, &y[there], "plan");
+      EXPECT(!there || (plan && strstr(plan, "problems")));
+      EXPECT_OK(weft_eval(1, &y[there]));
+    }
+    problems_use_limit(0), weft_set(WEFT_DEVICE, 0), plan_drop_all();
+    EXPECT_SAME(y[1], y[0]);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(systems_of_many_right_sides_in_lanes_have_the_bits_of_steps) {
   for (int k = 0; k < STORIES; k++) if (stories[k].make != derivatives) compare(k, k % FORMS, WEFT_F32, 2, 70, NULL);
 }

@@ -272,7 +272,7 @@ static int64_t operations_for(int64_t lanes) {
 
 static _Atomic int64_t most_there = FEW_OPERATIONS; /* on a device */
 
-void problems_use_limit(int64_t operations) { atomic_store(&most_there, operations); }
+void problems_use_limit(int64_t operations) { atomic_store(&most_there, operations ? operations : FEW_OPERATIONS); }
 
 /* Looks for the first problem that fits, and for what follows from it; s->first is -1 if there is none. False: out of memory. */
 static bool search(struct problem_search *s, struct work *w) {

@@ -101,7 +101,8 @@ bool step_attention(struct work *, struct node *);
 /* problems.c */
 extern const struct op op_problems;
 bool problems_find(struct work *);           /* false: out of memory */
-void problems_use_limit(int64_t operations); /* for measurements: of a problem on a device, in plans made from now on */
+void problems_use_limit(int64_t operations); /* for tests and measurements: of a problem on a device, in plans made from now on; 0:
+                                                as ever */
 bool step_problems(struct work *, struct node *);
 
 /* remake.c */
