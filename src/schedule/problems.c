@@ -13,7 +13,9 @@
 enum {
   LEAST_LANES = 512,   /* problems: a step takes 20 to 80 us for so many of 4 to 8 rows, a kernel a half to a quarter of that, but
                           0.4 to 4 ms to be compiled once */
-  FEW_OPERATIONS = 1536, /* of a problem with what is around it: they are compiled one by one, at 2 us each. On a device the most */
+  FEW_OPERATIONS = 1536, /* of a problem with what is around it: they are compiled one by one, at 2 us each */
+  MOST_THERE = 3584,     /* .. on a device: its driver's compiler takes 0.15 to 0.25 ms each, and up to 0.7 where they no longer fit
+                            the registers: seconds, for twice to five times the routine's speed (bench/problems on an H200) */
   OPERATIONS_A_LANE = 4, /* on the CPU: with so many for each problem there is, what compiling them takes is won back in about ten
                             evaluations, at 0.05 to 0.15 ns for an operation of a problem */
   MOST_OPERATIONS = 18432, /* an inverse of 16 rows and what is around it: 0.5 to 0.9 of the time of the steps */
@@ -270,9 +272,9 @@ static int64_t operations_for(int64_t lanes) {
   return worth < FEW_OPERATIONS ? FEW_OPERATIONS : worth > MOST_OPERATIONS ? MOST_OPERATIONS : worth;
 }
 
-static _Atomic int64_t most_there = FEW_OPERATIONS; /* on a device */
+static _Atomic int64_t most_there = MOST_THERE;
 
-void problems_use_limit(int64_t operations) { atomic_store(&most_there, operations ? operations : FEW_OPERATIONS); }
+void problems_use_limit(int64_t operations) { atomic_store(&most_there, operations ? operations : MOST_THERE); }
 
 /* Looks for the first problem that fits, and for what follows from it; s->first is -1 if there is none. False: out of memory. */
 static bool search(struct problem_search *s, struct work *w) {
