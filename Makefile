@@ -107,8 +107,8 @@ pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, P
 emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these
 	@tools/emulated $(B) $(T)
 
-assembled: build ## PTX of every operation taken by ptxas, without a GPU; PART=K/N: every N-th, all unless told
-	@tools/assembled $(B) $(PART)
+assembled: build ## PTX of every operation read by ptxas, without a GPU; EVERY=N: machine code of every N-th text, of all unless told
+	@tools/assembled $(B) $(EVERY)
 
 symbols: build ## what the libraries export and use
 	@tools/symbols $(B)

@@ -6,6 +6,7 @@
  * WEFT_TEST_DRIVER_LATE=1: what is enqueued is done when somebody waits for it, and not before; 2: now and then before, too. Pinned
  * memory is read and written then, and memory that is freed is gone at once: who trusts in an order that he has not asked for finds
  * other bytes, or loses the device. Calls can be made to fail, one by one (test_driver_fail). */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -128,6 +129,13 @@ static result fails(const char *name) {
   return atomic_load(&failure);
 }
 
+/* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them; new memory is 0, so that their results are. */
+static bool is_idle(void) {
+  static int idle = -1;
+  if (idle < 0) idle = getenv("WEFT_TEST_DRIVER_IDLE") != NULL;
+  return idle;
+}
+
 #define API(name, ...) result name(__VA_ARGS__); result name(__VA_ARGS__)
 #define TRY do { result r_ = fails(__func__); if (r_) return r_; } while (0)
 
@@ -188,21 +196,29 @@ static bool refuses(const char *ptx, char *why, size_t room) {
   return at;
 }
 
-/* WEFT_TEST_DRIVER_ASSEMBLER: a program that is to assemble all PTX, too, as ptxas does; what it refuses is refused. */
-static bool assembles(const char *ptx, char *why, size_t room) {
-  const char *program = getenv("WEFT_TEST_DRIVER_ASSEMBLER");
-  char path[] = "/tmp/weft-ptx-XXXXXX", command[500];
-  int fd = program ? mkstemp(path) : -1;
-  if (!program) return true;
-  bool ok = fd >= 0 && write(fd, ptx, strlen(ptx)) == (ssize_t)strlen(ptx) && !close(fd);
-  snprintf(command, sizeof command, "%s -arch=%s -o /dev/null %s 2>&1", program, strstr(ptx, "sm_90") ? "sm_90a" : "sm_80", path);
-  FILE *f = ok ? popen(command, "r") : NULL;
-  if (f && !fgets(why, (int)room, f)) *why = 0;
-  while (f && fgets(command, sizeof command, f)) {}
-  ok = f && pclose(f) == 0;
-  if (!ok) fprintf(stderr, "not assembled: %s\n", why);
-  unlink(path);
-  return ok;
+/* FNV-1a */
+static uint64_t hash_of(const char *text) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+  return h;
+}
+
+/* WEFT_TEST_DRIVER_TEXTS: a folder where every text that is to be compiled is kept, once, for an assembler. The names of its entries
+ * are made different from those of all other texts, so that many can be given to it at a time. */
+static bool keeps(const char *ptx) {
+  static const char word[] = ".entry ";
+  const char *folder = getenv("WEFT_TEST_DRIVER_TEXTS"), *from = ptx;
+  char path[500];
+  if (!folder) return true;
+  unsigned long long hash = hash_of(ptx);
+  snprintf(path, sizeof path, "%s/%016llx.ptx", folder, hash);
+  FILE *f = fopen(path, "wx");
+  if (!f) return errno == EEXIST;
+  for (const char *at; (at = strstr(from, word)); from = at + sizeof word - 1)
+    fprintf(f, "%.*s%st%016llx_", (int)(at - from), from, word, hash);
+  fputs(from, f);
+  bool ok = !ferror(f);
+  return !fclose(f) && ok;
 }
 
 /* What was linked last is loaded next, mostly: its module need not be read from the text again. */
@@ -234,7 +250,8 @@ static struct module *take_linked(const char *ptx) {
 static struct module *compiled(const char *ptx, const struct link *l) {
   char why[200] = "";
   atomic_fetch_add(&n_links, 1);
-  bool is_refused = refuses(ptx, why, sizeof why) || !assembles(ptx, why, sizeof why);
+  if (!keeps(ptx)) snprintf(why, sizeof why, "the text cannot be kept");
+  bool is_refused = *why || refuses(ptx, why, sizeof why);
   struct module *m = is_refused ? NULL : module_parse(ptx, why, sizeof why);
   if (!m && l->log) snprintf(l->log, l->room, "%s", why);
   return m;
@@ -308,13 +325,6 @@ API(cuModuleGetFunction, handle *f, handle module, const char *name) {
 
 API(cuFuncSetAttribute, handle f, int which, int x) { TRY; return (void)f, which == 8 && x > SHARED_BYTES ? INVALID : OK; } /* 8: of
       shared memory */
-
-/* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them. */
-static bool is_idle(void) {
-  static int idle = -1;
-  if (idle < 0) idle = getenv("WEFT_TEST_DRIVER_IDLE") != NULL;
-  return idle;
-}
 
 static bool is_known(uint64_t there, size_t bytes) {
   for (int i = 0; i < n_pieces; i++) if (is_inside(&pieces[i], there, bytes)) return true;
@@ -400,7 +410,7 @@ API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
   pthread_mutex_lock(&lock);
   void *p = lost || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (p) {
-    memset(p, 0xdd, bytes);
+    memset(p, is_idle() ? 0 : 0xdd, bytes);
     pieces = realloc(pieces, (size_t)(n_pieces + 1) * sizeof *pieces);
     pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes, current };
     taken += bytes;
