@@ -454,16 +454,36 @@ SCOPED(derivatives_of_a_singular_triangle_are_nan_and_those_beside_it_are_not) {
 }
 
 SCOPED(a_complex_triangle_with_0_on_its_diagonal_is_nan_as_a_whole_and_its_status_says_where) {
-  double v[] = { 1, 1, 0, 0, 2, 0, 0, -2,  1, 0, 0, 0, 2, 3, 0, -0.0,  1, 0, 0, 0, 2, 3, 4, NAN }, y[12];
-  int64_t status[3];
-  weft_array *a = weft_from(WEFT_C128, WEFT_DIMS(3, 2, 2), v), *b = weft_full(WEFT_C128, WEFT_DIMS(2), 1);
+  double v[] = { 1, 1, 0, 0, 2, 0, 0, -2,  1, 0, 0, 0, 2, 3, 0, -0.0,  1, 0, 0, 0, 2, 3, 4, NAN,  1, 0, 0, 0, 2, 3, NAN, INFINITY }, y[16];
+  int64_t status[4];
+  weft_array *a = weft_from(WEFT_C128, WEFT_DIMS(4, 2, 2), v), *b = weft_full(WEFT_C128, WEFT_DIMS(2), 1);
   EXPECT_OK(weft_read(weft_solve_triangular_status(a), WEFT_I64, status, sizeof status));
-  EXPECT(status[0] == 0 && status[1] == 2 && status[2] == 2);
+  EXPECT(status[0] == 0 && status[1] == 2 && status[2] == 2 && status[3] == 2);
   for (int k = 0; k < 2; k++) {
     EXPECT_OK(weft_read(k ? weft_cholesky_solve(a, b) : weft_solve_triangular(a, b, 0, 0), WEFT_C128, y, sizeof y));
     for (int i = 0; i < 4; i++) EXPECT(isfinite(y[i]));
-    for (int i = 4; i < 12; i++) EXPECT(isnan(y[i]));
+    for (int i = 4; i < 16; i++) EXPECT(isnan(y[i]));
   }
   EXPECT_OK(weft_read(weft_solve_triangular(a, b, 0, 1), WEFT_C128, y, sizeof y));
-  for (int i = 0; i < 12; i++) EXPECT(isfinite(y[i]));
+  for (int i = 0; i < 16; i++) EXPECT(isfinite(y[i]));
+}
+
+/* What is not read has no derivative and is in none, be it nan; where the triangle is singular its derivative is 0 there, too. */
+SCOPED(what_is_beside_a_triangle_is_in_no_derivative_of_it) {
+  for (int way = 0; way < 8; way++) {
+    bool is_complex = way & 1, is_singular = way & 2, by_cholesky = way & 4;
+    double v[2][4] = { { 2, NAN, 1, is_singular ? 0 : 4 }, { 2, 0, 1, is_singular ? 0 : 4 } }, w[2] = { 1, 2 }, da[2][8], db[2][4];
+    weft_dtype t = is_complex ? WEFT_C128 : WEFT_F64;
+    size_t each = is_complex ? 2 : 1;
+    for (int k = 0; k < 2; k++) {
+      weft_array *x[] = { weft_cast(weft_from(WEFT_F64, WEFT_DIMS(2, 2), v[k]), t), weft_cast(weft_from(WEFT_F64, WEFT_DIMS(2, 1), w), t) }, *g[2];
+      weft_array *y = by_cholesky ? weft_cholesky_solve(x[0], x[1]) : weft_solve_triangular(x[0], x[1], 0, 0);
+      weft_grad(weft_sum(is_complex ? weft_real(y) : y, WEFT_ALL), 2, x, g);
+      EXPECT_OK(weft_read(g[0], t, da[k], 4 * each * sizeof(double)));
+      EXPECT_OK(weft_read(g[1], t, db[k], 2 * each * sizeof(double)));
+      for (size_t i = 0; i < each; i++) EXPECT(da[k][each + i] == 0);
+    }
+    for (size_t i = 0; i < 4 * each; i++) EXPECT(da[0][i] == da[1][i] || (is_singular && isnan(da[0][i]) && isnan(da[1][i])));
+    for (size_t i = 0; i < 2 * each; i++) EXPECT(db[0][i] == db[1][i] || (is_singular && isnan(db[0][i]) && isnan(db[1][i])));
+  }
 }

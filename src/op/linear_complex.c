@@ -127,18 +127,20 @@ weft_array *complex_of_square(weft_array *a, enum square_result which) {
     case CHOLESKY_STATUS: return of_pair(weft_cholesky_status(blocks(with_real_diagonal(a))));
     case INVERSE: return of_blocks(weft_inverse(blocks(a)));
     case LU_SINGULAR: return of_pair(weft_inverse_status(blocks(a)));
-    case TRIANGLE_SINGULAR: return weft_solve_triangular_status(weft_abs(a));
+    case TRIANGLE_SINGULAR: return weft_solve_triangular_status(weft_add(weft_abs(weft_real(a)), weft_abs(weft_imag(a))));
     case SIGN: case LOG_SIZE: case DETERMINANT: break;
   }
   complex_determinant(a, y);
   return y[which - SIGN];
 }
 
-/* Rows over their diagonals, which are 1 then, and real. All of a singular triangle is nan. */
+/* Rows over their diagonals, which are 1 then, and real. All of a singular triangle is nan. What is beside the triangle is left out:
+ * divided, it would be in the derivative by the diagonal. */
 static weft_array *triangle(weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
   weft_array *one = weft_full_like(a, 1), *is_singular = weft_ne(as_matrix(weft_solve_triangular_status(a)), weft_integer(0));
   weft_array *d = weft_where(is_singular, weft_scalar(NAN), weft_unsqueeze(diagonal(a), -1));
-  weft_array *rows = is_unit ? a : weft_div(a, d), *right = is_unit ? b : weft_div(b, d);
+  weft_array *t = is_upper ? weft_triu(a, 0) : weft_tril(a, 0);
+  weft_array *rows = is_unit ? a : weft_div(t, d), *right = is_unit ? b : weft_div(b, d);
   return of_columns(weft_solve_triangular(blocks(weft_where(is_diagonal(a), one, rows)), columns(right), is_upper, 1));
 }
 
