@@ -1011,10 +1011,10 @@ def test_a_singular_matrix_is_an_error_in_all_that_divides_by_it_and_nan_is_nan(
     singular, regular, b = [[1.0, 0.0], [2.0, 0.0]], [[1.0, 0.0], [2.0, 4.0]], [1.0, 2.0]
     linalg, batch = mx.linalg, mx.array([regular, singular])
     calls = {"tri_inv": lambda a: linalg.tri_inv(a), "solve_triangular": lambda a: linalg.solve_triangular(a, mx.array(b)),
-             "solve": lambda a: linalg.solve(a, mx.array(b)), "inv": linalg.inv, "tri_inv ": linalg.cholesky_inv}
+             "solve": lambda a: linalg.solve(a, mx.array(b)), "inv": linalg.inv, "cholesky_inv": linalg.cholesky_inv}
     for name, f in calls.items():
         for g in (f, mx.compile(f), mx.vmap(f)):
-            with pytest.raises(RuntimeError, match=f"^{name.strip()}: the matrix is singular$"):
+            with pytest.raises(RuntimeError, match=f"^{name}: the matrix is singular$"):
                 mx.eval(g(batch if g not in (f,) else mx.array(singular)))
         assert np.isfinite(np.array(f(mx.array(regular)))).all()
         assert np.isnan(np.array(f(mx.array([[np.nan, 0.0], [2.0, 4.0]])))).any()
@@ -1022,6 +1022,23 @@ def test_a_singular_matrix_is_an_error_in_all_that_divides_by_it_and_nan_is_nan(
     assert mx.linalg.solve_triangular(wide, mx.array([[1.0], [2.0]])).shape == (2, 2, 1)
     with pytest.raises(RuntimeError, match="singular"):
         mx.eval(mx.linalg.solve_triangular(mx.array(singular), mx.ones((3, 2, 1))))
+
+
+def test_a_triangle_is_singular_by_its_diagonal_whatever_stands_elsewhere():
+    nan, linalg = np.nan, mx.linalg
+    calls = [lambda a, upper: linalg.tri_inv(a, upper), lambda a, upper: linalg.cholesky_inv(a, upper),
+             lambda a, upper: linalg.solve_triangular(a, mx.array([1.0, 2.0]), upper=upper)]
+    for f in calls:
+        for upper in (False, True):
+            for a in ([[1.0, nan], [2.0, 0.0]], [[1.0, 2.0], [nan, 0.0]], [[nan, 1.0], [1.0, 0.0]]):  # beside it, in it, before it
+                for g in (f, mx.compile(f)):
+                    with pytest.raises(RuntimeError, match="^[a-z_]*: the matrix is singular$"):
+                        mx.eval(g(mx.array(a), upper))
+            beside = [[2.0, 1.0], [nan, 4.0]] if upper else [[2.0, nan], [1.0, 4.0]]
+            assert np.isfinite(np.array(f(mx.array(beside), upper))).all()
+            assert np.isnan(np.array(f(mx.array([[nan, 1.0], [1.0, 4.0]]), upper))).any()
+    with pytest.raises(ValueError, match="^cholesky_inv: of int32$"):
+        linalg.cholesky_inv(mx.ones((2, 2), dtype=mx.int32))
 
 
 def test_names_that_left_their_function_are_both_of_mlx_classes():

@@ -95,11 +95,20 @@ def _transposed(a):
     return _mlx.swapaxes(a, -1, -2)
 
 
-def _of_regular(what, result, a, status):
-    """The result, of the matrices a; of a singular one an error when it is computed. NaN is no error, but NaN, as LAPACK has it."""
-    is_regular = _mlx.logical_or(status == 0, _mlx.any(_mlx.isnan(a), (-2, -1)))
+def _of_regular(what, result, a, is_regular):
+    """The result, of the matrices a; of those that are not regular an error when it is computed."""
     axes = -1 if result.ndim < a.ndim else (-2, -1)
     return _core.assert_(result, _mlx.expand_dims(is_regular, axes), f"{what}: the matrix is singular")
+
+
+def _has_pivots(a):
+    """Whether no pivot is 0. NaN is no error, but NaN, as LAPACK has it."""
+    return _mlx.logical_or(_linalg.inv_status(a) == 0, _mlx.any(_mlx.isnan(a), (-2, -1)))
+
+
+def _has_diagonal(a):
+    """The same of a triangle, whose pivots are its diagonal: nothing else says whether it is singular."""
+    return _mlx.all(_mlx.diagonal(a, 0, -2, -1) != 0, -1)
 
 
 def inv(a, *, stream=None):
@@ -108,7 +117,14 @@ def inv(a, *, stream=None):
     >>> mx.linalg.inv(mx.array([[2.0]])).tolist()
     [[0.5]]
     """
-    return _of_regular("inv", _linalg.inv(_square("inv", a)), a, _linalg.inv_status(a))
+    return _of_regular("inv", _linalg.inv(_square("inv", a)), a, _has_pivots(a))
+
+
+def _inverse_of_triangle(what, a, upper):
+    _square(what, a)
+    one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    inverse = (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
+    return _of_regular(what, inverse, a, _has_diagonal(a))
 
 
 def tri_inv(a, upper=False, *, stream=None):
@@ -117,10 +133,7 @@ def tri_inv(a, upper=False, *, stream=None):
     >>> mx.linalg.tri_inv(mx.array([[2.0]])).tolist()
     [[0.5]]
     """
-    _square("tri_inv", a)
-    one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), a.shape)
-    inverse = (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
-    return _of_regular("tri_inv", inverse, a, _linalg.solve_triangular_status(a))
+    return _inverse_of_triangle("tri_inv", a, upper)
 
 
 def cholesky(a, upper=False, *, stream=None):
@@ -139,7 +152,7 @@ def cholesky_inv(a, upper=False, *, stream=None):
     >>> mx.linalg.cholesky_inv(mx.array([[2.0]])).tolist()
     [[0.25]]
     """
-    inverse = tri_inv(a, upper)
+    inverse = _inverse_of_triangle("cholesky_inv", a, upper)
     return inverse @ _transposed(inverse) if upper else _transposed(inverse) @ inverse
 
 
@@ -149,7 +162,7 @@ def solve(a, b, *, stream=None):
     >>> mx.linalg.solve(mx.array([[2.0]]), mx.array([4.0])).tolist()
     [2.0]
     """
-    return _of_regular("solve", _linalg.solve(_square("solve", a), b), a, _linalg.inv_status(a))
+    return _of_regular("solve", _linalg.solve(_square("solve", a), b), a, _has_pivots(a))
 
 
 def solve_triangular(a, b, *, upper=False, stream=None):
@@ -159,7 +172,7 @@ def solve_triangular(a, b, *, upper=False, stream=None):
     [2.0]
     """
     x = _linalg.solve_triangular(_square("solve_triangular", a), b, lower=not upper)
-    return _of_regular("solve_triangular", x, a, _linalg.solve_triangular_status(a))
+    return _of_regular("solve_triangular", x, a, _has_diagonal(a))
 
 
 def det(a, *, stream=None):
