@@ -392,6 +392,31 @@ TEST(cuda_finds_indices_out_of_range_and_goes_on) {
   }
 }
 
+/* One side is a loop of one step, if any: what it finds is told whole, inside a loop too. */
+TEST(cuda_finds_indices_out_of_range_in_a_choice_with_their_numbers) {
+  if (!has_gpu()) return;
+  for (int in_loop = 0; in_loop < 2; in_loop++) {
+    char said[2][200];
+    for (int device = 0; device < 2; device++) {
+      weft_scope *s = weft_scope_open();
+      int32_t at[] = { 0, 1, -3, 2, 7 };
+      weft_set(WEFT_DEVICE, device);
+      weft_array *x = drawn_floats(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *yes = weft_from(WEFT_BOOL, 0, NULL, &(char){ 1 });
+      weft_loop *l = in_loop ? weft_loop_open(weft_integer(2)) : NULL;
+      weft_array *from = l ? weft_loop_carry(l, x) : x;
+      weft_cond *c = weft_cond_open(yes);
+      weft_array *y = weft_cond_value(c, weft_put(from, weft_take(from, 1, &i), weft_scalar(2), WEFT_ADD), from);
+      weft_cond_close(c);
+      if (l) weft_loop_next(l, from, y), y = weft_loop_last(l, from), weft_loop_close(l);
+      EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+      snprintf(said[device], sizeof said[device], "%s", weft_message());
+      weft_scope_discard(s);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    EXPECT_TEXT(said[1], said[0]);
+  }
+}
+
 TEST(cuda_out_of_memory_is_a_status_and_the_next_program_runs) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

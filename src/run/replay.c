@@ -114,7 +114,8 @@ static struct failure *found(const struct plan *p, int i, int check, const struc
   int n = body_checks(body), step = check / n, j = 0;
   for (check %= n; check >= plan_checks(body, j); j++) check -= plan_checks(body, j);
   const struct replay *l = p->schedule->step[i].replay;
-  if (word_rows(l) > 1 || l->steps == 1) return in_step(l, plan_found(body, j, check, w), step);
+  bool is_one = l->steps == 1 || l->is_branch;
+  if (word_rows(l) > 1 || is_one) return in_step(l, plan_found(body, j, check, w), step);
   struct finding_words of_any_step;
   words_clear(&of_any_step, 1);
   of_any_step.place = w->place; /* parts of values of different steps may have met */
