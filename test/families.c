@@ -217,6 +217,19 @@ TEST(exponentials_of_what_counts_and_pairs_that_turn) {
   weft_scope_discard(s);
 }
 
+/* At place 123457 pair 1 of f64 turns by 123457 / 100, of which f32 has seven digits. */
+TEST(angles_of_rotary_positions_are_of_the_dtype_that_turns) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_reshape(VECTOR(1, 1, 0, 0), WEFT_DIMS(1, 4)), *told = VECTOR(1, 100);
+  weft_array *right = VECTOR(cos(123457), cos(1234.57), sin(123457), sin(1234.57));
+  weft_rope_options far[] = { { .offset = weft_integer(123457) }, { .offset = weft_integer(123457), .periods = told } };
+  for (int i = 0; i < 2; i++) {
+    weft_array *miss = weft_abs(weft_sub(weft_reshape(weft_rope(x, &far[i]), WEFT_DIMS(4)), right));
+    EXPECT_F64(weft_cast(weft_lt(weft_max(miss, 0), weft_scalar(1e-12)), WEFT_F64), 1);
+  }
+  weft_scope_discard(s);
+}
+
 static weft_array *bytes_of(weft_array *x) { return weft_view(x, WEFT_U8); }
 static weft_array *there_and_back(weft_array *x) { return weft_view(weft_view(x, WEFT_U8), WEFT_F64); }
 TEST(bytes_are_seen_as_another_dtype) {

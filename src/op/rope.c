@@ -4,13 +4,14 @@
 #include "op/composed.h"
 #include "op/later.h"
 
-/* Angle of place t for pair j: (t + offset) scale speed_j, as [.., T, half]. */
+/* Angle of place t for pair j: (t + offset) scale speed_j, as [.., T, half], of the dtype of x, which is f32 or f64. */
 static weft_array *angles(weft_array *x, int64_t half, const weft_rope_options *o) {
-  weft_array *like = weft_cast(weft_full_like(x, 0), WEFT_F32), *j = weft_arange(WEFT_F32, 0, (double)half, 1), *speed;
-  if (o->periods) speed = weft_div(weft_scalar(1), weft_cast(o->periods, WEFT_F32));
+  weft_dtype d = weft_dtype_of(x);
+  weft_array *like = weft_full_like(x, 0), *j = weft_arange(d, 0, (double)half, 1), *speed;
+  if (o->periods) speed = weft_div(weft_scalar(1), weft_cast(o->periods, d));
   else speed = weft_exp(weft_mul(j, weft_scalar(-log(o->base ? o->base : 10000) / (double)half)));
   weft_array *t = weft_slice(weft_iota(like, -2), -1, 0, half, 1);
-  weft_array *offset = o->offset ? weft_cast(o->offset, WEFT_F32) : weft_scalar(0);
+  weft_array *offset = o->offset ? weft_cast(o->offset, d) : weft_scalar(0);
   for (int k = 1; o->offset && weft_rank(o->offset) == 1 && k < weft_rank(x); k++) offset = weft_unsqueeze(offset, -1);
   return weft_mul(weft_mul(weft_add(t, offset), weft_scalar(o->scale ? o->scale : 1)), speed);
 }
@@ -63,7 +64,7 @@ weft_array *weft_rope(weft_array *x, const weft_rope_options *options) {
   weft_array *later = is_known ? NULL : rope_later(x, n, &o);
   node_release(n);
   if (later) return later;
-  weft_array *a = raised(x), *angle = weft_cast(angles(x, dims / 2, &o), weft_dtype_of(a));
+  weft_array *a = raised(x), *angle = angles(a, dims / 2, &o);
   weft_array *c = weft_cos(angle), *s = weft_sin(angle);
   int64_t half = dims / 2, step = o.neighbours ? 2 : 1, second = o.neighbours ? 1 : half;
   weft_array *u = weft_slice(a, -1, 0, o.neighbours ? dims : half, step), *v = weft_slice(a, -1, second, dims, step);
