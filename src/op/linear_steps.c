@@ -15,12 +15,13 @@ static int64_t *integers(const struct library_array *x, int64_t problem) {
   return (int64_t *)(void *)(x->data + problem * x->each);
 }
 
-/* Rows of m elements, each of them `step` doubles from the next. order: row i is what stands at order[i]; NULL: at i. */
+/* Rows of m elements, each of them `step` doubles from the next; of 0 there may be no memory. order: row i is what stands at
+ * order[i]; NULL: at i. */
 static void load(const struct library_array *x, int64_t problem, const int64_t order[], double *to, int64_t step) {
   int64_t m = axis_of(x, 1), n = axis_of(x, 2);
   const float *f32 = (const void *)(x->data + problem * x->each);
   const double *f64 = (const void *)f32;
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; m && i < n; i++) {
     int64_t from = (order ? order[i] : i) * m;
     if (x->dtype == WEFT_F64 && step == 1) memcpy(to + i * m, f64 + from, (size_t)m * sizeof *to);
     else if (x->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f32[from + j];
@@ -33,7 +34,7 @@ static void store(const struct library_array *y, int64_t problem, const int64_t 
   int64_t m = axis_of(y, 1), n = axis_of(y, 2);
   float *f32 = (void *)(y->data + problem * y->each);
   double *f64 = (void *)f32;
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; m && i < n; i++) {
     int64_t to = (order ? order[i] : i) * m;
     if (y->dtype == WEFT_F64 && step == 1) memcpy(f64 + to, from + i * m, (size_t)m * sizeof *from);
     else if (y->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) f32[to + j] = (float)from[(i * m + j) * step];
