@@ -134,8 +134,8 @@ weft_array *complex_of_square(weft_array *a, enum square_result which) {
   return y[which - SIGN];
 }
 
-/* Rows over their diagonals, which are 1 then, and real. All of a singular triangle is nan. What is beside the triangle is left out:
- * divided, it would be in the derivative by the diagonal. */
+/* Rows over their diagonals, which are 1 then, and real. All of a singular triangle is nan. What is beside the triangle is left
+ * out: divided, it would be in the derivative by the diagonal. */
 static weft_array *triangle(weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
   weft_array *one = weft_full_like(a, 1), *is_singular = weft_ne(as_matrix(weft_solve_triangular_status(a)), weft_integer(0));
   weft_array *d = weft_where(is_singular, weft_scalar(NAN), weft_unsqueeze(diagonal(a), -1));
