@@ -109,6 +109,26 @@ SCOPED(a_compiled_function_checks_each_call_and_stays_usable) {
   }
 }
 
+/* A size that is asserted is taken on trust, in the words that whoever fails it will read; those of a function inside come through. */
+SCOPED(what_is_asserted_of_a_size_fails_a_call_in_its_own_words) {
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *n = weft_size(x, 0), *out;
+  weft_array *y = weft_cut(x, 0, NULL, weft_assert(n, weft_gt(n, weft_integer(3)), "100% of four elements"), NULL);
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  body = weft_scope_open();
+  x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY));
+  weft_call(f, 1, &x, 1, &y);
+  weft_function *g = weft_compile(body, 1, &x, 1, &y);
+  weft_array *few = weft_slice(numbers(), 0, 0, 3, 1), *enough = numbers();
+  for (int k = 0; k < 2; k++) {
+    weft_call(k ? g : f, 1, &few, 1, &out);
+    EXPECT_INT(weft_eval(1, &out), WEFT_ERR_ASSERT);
+    EXPECT_TEXT(weft_message(), "100% of four elements");
+    weft_call(k ? g : f, 1, &enough, 1, &out);
+    EXPECT_F64(out, 1, 2, 3, 4);
+  }
+}
+
 /* Two that differ in nothing but their message are two, whatever is cached. */
 SCOPED(messages_are_those_of_the_array_that_fails) {
   for (int k = 0; k < 8; k++) {

@@ -180,6 +180,15 @@ def test_sizes_that_do_not_go_together_are_an_error_of_the_call():
         weft.eval(g(weft.array(values(1))))
 
 
+def test_what_is_asserted_of_a_size_fails_in_the_words_of_whoever_did():
+    f = weft.compile(lambda x: weft.zeros((weft.assert_(n_of(x), n_of(x) > 3, "more than three, please"),)), shapes=[(None,)])
+    assert f(weft.array(values(4))).shape == (4,)
+    g = weft.compile(lambda x: x * f(x), shapes=[(None,)])
+    for h in (f, g):
+        with pytest.raises(weft.CheckError, match="^more than three, please"):
+            h(weft.array(values(3)))
+
+
 def test_a_number_that_sizes_tell_is_told_before_the_call():
     seen = []
 

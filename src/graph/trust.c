@@ -28,11 +28,14 @@ static bool reserve(struct trusts *l) {
 
 static void add(struct trusts *l, const struct trust *t) {
   if (is_known(l, t)) return;
-  if (!reserve(l)) {
+  char *words = t->words ? mem_text(t->words) : NULL;
+  if ((t->words && !words) || !reserve(l)) {
+    mem_free(words);
     l->is_lost = true;
     return;
   }
-  l->trust[l->n++] = *t;
+  l->trust[l->n] = *t;
+  l->trust[l->n++].words = words;
   dim_retain(t->size), dim_retain(t->start), dim_retain(t->length);
 }
 
@@ -42,7 +45,10 @@ void trusts_add(struct trusts *l, const struct trusts *more) {
 }
 
 void trusts_free(struct trusts *l) {
-  for (int i = 0; i < l->n; i++) dim_release(l->trust[i].size), dim_release(l->trust[i].start), dim_release(l->trust[i].length);
+  for (int i = 0; i < l->n; i++) {
+    dim_release(l->trust[i].size), dim_release(l->trust[i].start), dim_release(l->trust[i].length);
+    mem_free(l->trust[i].words);
+  }
   mem_free(l->trust);
   *l = (struct trusts){ 0 };
 }
@@ -87,6 +93,10 @@ bool size_meets(const char *fn, weft_status status, dim size) {
   return name(&t, fn), take(&t);
 }
 
+bool size_holds(const char *words, weft_status status, dim size) {
+  return take(&(struct trust){ .status = status, .size = size, .is_size = true, .words = (char *)words });
+}
+
 bool slice_meets(const char *fn, weft_status status, dim size, dim start, dim length, int64_t step) {
   struct trust t = { .status = status, .size = size, .start = start, .length = length, .step = step };
   return name(&t, fn), take(&t);
@@ -95,8 +105,7 @@ bool slice_meets(const char *fn, weft_status status, dim size, dim start, dim le
 static struct failure *broken(const struct trust *t) {
   struct shape_text a, b;
   const char *size = dims_show(1, &t->size, &a);
-  if (t->is_size && t->status == WEFT_ERR_ASSERT)
-    return fail(t->status, scope_origin(), "%s: what is asserted of sizes does not hold", t->fn);
+  if (t->words) return fail(t->status, scope_origin(), "%s", t->words);
   if (t->is_size) return fail(t->status, scope_origin(), "%s: a size is negative", t->fn);
   if (is_equality(t))
     return fail(t->status, scope_origin(), "%s: sizes that were taken to be equal differ: %s and %s", t->fn, size,

@@ -18,7 +18,7 @@ struct saying {
   int n_shared;
   struct { const struct node *n; int64_t at; dim d; } shared[SHARED]; /* what was found of nodes that several may read */
   int n_checks;
-  dim check[CHECKS]; /* integers that are asserted to be 0 on the way */
+  struct { const struct node *n; dim d; } check[CHECKS]; /* asserted on the way, and the integers that are to be 0 */
 };
 
 static dim said(const struct node *n, int64_t at, struct saying *s);
@@ -68,7 +68,7 @@ static bool is_comparison(const struct node *n) {
 /* Whether sizes tell if what is asserted holds. Where it does not, nothing comes of what is asserted of. */
 static bool asserted(const struct node *n, struct saying *s) {
   dim fails = n->n_in == 2 && s->n_checks < CHECKS ? said(n->in[1], 0, s) : DIM_BAD;
-  if (fails != DIM_BAD) s->check[s->n_checks++] = fails;
+  if (fails != DIM_BAD) s->check[s->n_checks].n = n, s->check[s->n_checks++].d = fails;
   return fails != DIM_BAD;
 }
 
@@ -168,7 +168,7 @@ dim dim_said(struct node *n) {
   dim d = said_by(n, &s);
   graph_unlock();
   for (int i = 0; d != DIM_BAD && i < s.n_checks; i++)
-    if (!size_meets("weft_assert", WEFT_ERR_ASSERT, minus(0, s.check[i]))) d = DIM_BAD;
+    if (!size_holds(assert_text(s.check[i].n), assert_status(s.check[i].n), minus(0, s.check[i].d))) d = DIM_BAD;
   return d;
 }
 
