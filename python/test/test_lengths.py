@@ -180,6 +180,28 @@ def test_sizes_that_do_not_go_together_are_an_error_of_the_call():
         weft.eval(g(weft.array(values(1))))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("f, plain", [
+    (weft.vander, np.vander), (lambda x: weft.delete(x, 0), lambda x: np.delete(x, 0)), (lambda x: weft.delete(x, -2), lambda x: np.delete(x, -2)),
+    (lambda x: weft.delete(x, [0, 1]), lambda x: np.delete(x, [0, 1])), (lambda x: weft.insert(x, 2, 9.0), lambda x: np.insert(x, 2, 9.0)),
+    (weft.cov, np.cov), (weft.corrcoef, np.corrcoef), (weft.gradient, np.gradient),
+    (lambda x: weft.gradient(x, edge_order=2), lambda x: np.gradient(x, edge_order=2)),
+    (lambda x: weft.linalg.lu_factor(x[:, None] * x + weft.diag(x))[0].sum(), lambda x: np.nan if len(x) else 0.0)])
+def test_few_elements_are_as_many_or_refused_where_a_known_number_is(f, plain):
+    """Not silently as many as there would be of more."""
+    everywhere = weft.compile(f, shapes=[(None,)])
+    for n in (5, 0, 1, 2, 3):
+        x = values(n, 1) + 0.5
+        try:
+            want = np.asarray(plain(x))
+        except (IndexError, ValueError):
+            with pytest.raises((weft.CheckError, IndexError), match="outside of the axis|too short"):
+                weft.eval(everywhere(weft.array(x)))
+        else:
+            got = np.asarray(everywhere(weft.array(x)))
+            assert got.shape == want.shape and (np.isnan(want).all() or np.allclose(got, want, equal_nan=True))
+
+
 def test_what_is_asserted_of_a_size_fails_in_the_words_of_whoever_did():
     f = weft.compile(lambda x: weft.zeros((weft.assert_(n_of(x), n_of(x) > 3, "more than three, please"),)), shapes=[(None,)])
     assert f(weft.array(values(4))).shape == (4,)

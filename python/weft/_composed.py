@@ -448,13 +448,12 @@ def _along(x, axis, start, stop=None):
 
 
 def _places_in(n, places, more):
-    """Places of an axis of n elements, which is not known yet, counted from the front; and what makes an array of it that fails if one is
-    not among these and `more`."""
-    def checked(y):
-        for i in places:
-            y = _core.assert_(y, n + more > i if i >= 0 else n >= -i, f"{_core.called()}: index {i} is outside of the axis")
-        return y
-    return [i if i >= 0 else n + i for i in places], checked
+    """Places of an axis of n elements, which is not known yet, counted from the front; and n, which fails if one is not among these
+    and `more`: an array would not, where it has no elements."""
+    size = n
+    for i in places:
+        size = _core.assert_(size, n + more > i if i >= 0 else n >= -i, f"{_core.called()}: index {i} is outside of the axis")
+    return [i if i >= 0 else n + i for i in places], size
 
 
 def _side_by_side(integers):
@@ -463,31 +462,30 @@ def _side_by_side(integers):
 
 def _delete_open(arr, n, obj, axis):
     if isinstance(obj, slice):
-        gone, checked = _core.arange(n)[obj], lambda y: y
+        gone, size = _core.arange(n)[obj], n
     else:
-        gone, checked = _places_in(n, [obj] if isinstance(obj, int) else [int(i) for i in obj], 0)
+        gone, size = _places_in(n, [obj] if isinstance(obj, int) else [int(i) for i in obj], 0)
     if isinstance(obj, int):
-        parts = [_along(arr, axis, None, gone[0]), _along(arr, axis, gone[0] + 1)]
-        return checked(_core.concatenate(parts, axis))
+        return _core.concatenate([_along(arr, axis, None, gone[0]), _along(arr, axis, gone[0] + 1, size)], axis)
     from ._standard import isin
     gone = gone if isinstance(obj, slice) else _side_by_side(gone)
-    return checked(compress(~isin(_core.arange(n), gone), arr, axis))
+    return compress(~isin(_core.arange(size), gone), arr, axis)
 
 
 def _insert_open(arr, n, obj, values, axis):
     if isinstance(obj, slice):
         raise ValueError("insert: before the elements of a slice, of an axis whose size is not known yet: give their places")
     is_one = isinstance(obj, int)
-    places, checked = _places_in(n, [obj] if is_one else [int(i) for i in obj], 1)
+    places, size = _places_in(n, [obj] if is_one else [int(i) for i in obj], 1)
     if is_one and values.ndim == arr.ndim - 1:
         values = _core.expand_dims(values, axis)
     room = list(_sizes(arr))
     room[axis] = _sizes(values)[axis] if is_one and values.ndim == arr.ndim else len(places)
     values = _core.broadcast_to(values, room)
     if is_one:
-        return checked(_core.concatenate([_along(arr, axis, None, places[0]), values, _along(arr, axis, places[0])], axis))
-    order = _core.argsort(_core.concatenate([2 * _core.arange(n) + 1, 2 * _side_by_side(places)]))
-    return checked(_core.take(_core.concatenate([arr, values], axis), order, axis))
+        return _core.concatenate([_along(arr, axis, None, places[0]), values, _along(arr, axis, places[0], size)], axis)
+    order = _core.argsort(_core.concatenate([2 * _core.arange(size) + 1, 2 * _side_by_side(places)]))
+    return _core.take(_core.concatenate([arr, values], axis), order, axis)
 
 
 def delete(arr, obj, axis=None):
@@ -810,7 +808,8 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     [[2.0, 2.0], [2.0, 2.0]]
     """
     as_rows = lambda x: atleast_2d(x) if rowvar or x.ndim < 2 else _core.transpose(x)
-    m = as_rows(_floats(m))
+    m = _floats(m)
+    is_vector, m = y is None and m.ndim < 2, as_rows(m)
     if m.ndim > 2:
         raise ValueError(f"{_core.called()}: of one or two axes, not of {m.ndim}")
     if y is not None:
@@ -819,7 +818,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     d = m - _core.mean(m, 1, True)
     n = builtins.max(n, 0) if isinstance(n, (int, float)) else _core.astype(_core.maximum(n, 0), _core.real(d).dtype)
     c = _core.matmul(d, _core.conj(_core.transpose(d))) / n
-    return c.reshape(()) if _is_one(_sizes(m)[0]) else c
+    return c.reshape(()) if is_vector or _is_one(_sizes(m)[0]) else c
 
 
 def corrcoef(x, y=None, rowvar=True):
@@ -854,6 +853,8 @@ def _slopes(f, axis, h, edge_order):
     f, n = _core.moveaxis(f, axis, -1), _sizes(f)[axis]
     if type(n) is int and n <= edge_order:
         raise ValueError(f"gradient: an axis of {n} with edge_order {edge_order}")
+    if type(n) is not int:
+        n = _core.assert_(n, n > edge_order, f"gradient: the axis is too short for edge_order {edge_order}")
     h = _array(h)
     places = _core.arange(n, dtype=f.dtype) * h if h.ndim == 0 else _core.astype(h, f.dtype)
     step, rise = _core.diff(places), _core.diff(f, axis=-1)
@@ -967,8 +968,8 @@ def vander(x, N=None, increasing=False):
     n = size if N is None else N
     if type(n) is int and n == 0:
         return _core.zeros((size, 0), x.dtype)
-    powers = _core.cumprod(_core.broadcast_to(x, (n - 1, size)), 0)
-    y = _core.transpose(_core.concatenate([_core.ones_like(x)[None], powers], 0))
+    powers = _core.cumprod(_core.broadcast_to(x, (n - 1 if type(n) is int else _core.maximum(n - 1, 0), size)), 0)
+    y = _core.transpose(_core.concatenate([_core.ones_like(x)[None], powers], 0)[:n])
     return y if increasing else _core.flip(y, 1)
 
 

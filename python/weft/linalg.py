@@ -97,11 +97,12 @@ def _factored(a):
     size_of = (lambda z: _core.abs(_core.real(z)) + _core.abs(_core.imag(z))) if is_complex else _core.abs
     m, n = _sizes(a)[-2:]
     rows, columns = _core.arange(m), _core.arange(n)
+    one_more = [(0, 0)] * (a.ndim - 2) + [(0, 1)]  # of no rows no step is made, but there is something to choose from
 
     def step(carry, k):
         a, order = carry
         size = _core.where(rows >= k, size_of(_core.take(a, k, -1)), -1)
-        pivot = _core.argmax(size, -1)
+        pivot = _core.argmax(_core.pad(size, one_more, constant_values=-2) if type(m) is not int else size, -1)
         other = _core.expand_dims(pivot, -1)
         exchanged = _core.where(rows == k, other, _core.where(rows == other, k, rows))
         a = _core.take_along_axis(a, _core.broadcast_to(_core.expand_dims(exchanged, -1), _sizes(a)), -2)
