@@ -612,6 +612,12 @@ TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
   weft_array *bad = weft_random_gamma(key, NULL, S(-2), NULL);
   EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_random_gamma: a is -2, not above 0");
+  bad = weft_random_poisson(key, NULL, S(INFINITY));
+  EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_random_poisson: mean is inf, not in [0, inf)");
+  bad = weft_random_negative_binomial(key, NULL, S(INFINITY), S(0.5));
+  EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_random_negative_binomial: n is inf, not in (0, inf)");
   bad = weft_random_weibull(key, NULL, NULL, NULL);
   EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_random_weibull: a is NULL");

@@ -203,7 +203,7 @@ weft_array *random_exponential(const struct draw *d, int j, int m) {
 
 static const char *const wanted[] = {
   [REAL] = "a number", [FINITE_SCALE] = "at least 0", [ABOVE_0] = "above 0", [PROBABILITY] = "in [0, 1]", [CHANCE] = "in (0, 1]",
-  [COUNT] = "in [0, 2^53]"
+  [COUNT] = "in [0, 2^53]", [RATE] = "in [0, inf)", [SHAPE] = "in (0, inf)"
 };
 
 static bool lies_in(enum range r, double x) {
@@ -214,6 +214,8 @@ static bool lies_in(enum range r, double x) {
     case ABOVE_0: return x > 0;
     case PROBABILITY: return x >= 0 && x <= 1;
     case CHANCE: return x > 0 && x <= 1;
+    case RATE: return x >= 0 && x < INFINITY;
+    case SHAPE: return x > 0 && x < INFINITY;
   }
   return false;
 }
@@ -228,6 +230,8 @@ weft_array *random_where_in(enum range r, weft_array *p) {
     case ABOVE_0: ok = weft_gt(p, zero); break;
     case PROBABILITY: ok = weft_and(weft_ge(p, zero), weft_le(p, weft_integer(1))); break;
     case CHANCE: ok = weft_and(weft_gt(p, zero), weft_le(p, weft_integer(1))); break;
+    case RATE: ok = weft_and(weft_ge(p, zero), weft_lt(p, number_like(p, INFINITY))); break;
+    case SHAPE: ok = weft_and(weft_gt(p, zero), weft_lt(p, number_like(p, INFINITY))); break;
   }
   return weft_where(ok, p, number_like(p, NAN));
 }

@@ -82,8 +82,8 @@ static weft_array *poisson(const struct draw *d, weft_array *m) {
   return only(weft_ge(m, number(0)), k);
 }
 
-/* There is nothing to draw for an infinite mean: it gives nan. */
-RANDOM1(poisson, WHOLES, "mean", FINITE_SCALE, NAN) { return only(weft_lt(d->p[0], number(INFINITY)), poisson(d, d->p[0])); }
+/* There is nothing to draw for an infinite mean. */
+RANDOM1(poisson, WHOLES, "mean", RATE, NAN) { return poisson(d, d->p[0]); }
 
 /* ---- Binomial: p <= 1/2, the rest is its mirror image ---- */
 
@@ -161,7 +161,7 @@ RANDOM1(geometric, WHOLES, "p", CHANCE, NAN) {
 }
 
 /* Failures before n successes: Poisson, of a mean that is gamma. */
-RANDOM2(negative_binomial, WHOLES, "n", ABOVE_0, NAN, "p", CHANCE, NAN) {
+RANDOM2(negative_binomial, WHOLES, "n", SHAPE, NAN, "p", CHANCE, NAN) {
   struct draw second = random_part(d, 1, 2);
   weft_array *odds = weft_div(weft_sub(number(1), d->p[1]), d->p[1]);
   return poisson(&second, weft_mul(random_gamma(d, d->p[0], 0, 2, false), odds));
