@@ -7,8 +7,8 @@
 #include "op/operand.h"
 
 enum { RANDOM_PARAMETERS = 3 };
-enum range { REAL, FINITE_SCALE, ABOVE_0, PROBABILITY, CHANCE, COUNT, RATE, SHAPE }; /* any; >= 0; > 0; [0, 1]; (0, 1]; to 2^53; >= 0
-                                                                                       and > 0, and finite */
+/* any; >= 0; > 0; [0, 1]; (0, 1]; to 2^53; >= 0 and > 0, and finite */
+enum range { REAL, FINITE_SCALE, ABOVE_0, PROBABILITY, CHANCE, COUNT, RATE, SHAPE };
 
 struct parameter { const char *name; enum range range; double otherwise; }; /* what NULL means; nan: nothing */
 
