@@ -171,6 +171,19 @@ SCOPED(a_check_in_a_loop_over_no_elements_counts_for_nobody) {
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ASSERT);
 }
 
+/* What is multiplied by 0, or subtracted from itself, is computed all the same if an index or a check may fail in it. */
+SCOPED(what_may_fail_is_not_simplified_away) {
+  weft_array *ints = weft_alias(weft_arange(WEFT_I64, 0, 4, 1)), *bad = weft_alias(weft_full(WEFT_I64, WEFT_DIMS(2), 9));
+  weft_array *taken = weft_take(ints, 1, &bad), *zero = weft_integer(0), *is = weft_gt(taken, zero);
+  weft_array *checked = weft_assert(ints, weft_lt(ints, weft_integer(2)), "no");
+  weft_array *wrong[] = { weft_mul(taken, zero), weft_mul(zero, weft_add(taken, taken)), weft_sub(taken, taken),
+                          weft_where(is, weft_slice(ints, 0, 0, 2, 1), weft_slice(ints, 0, 0, 2, 1)),
+                          weft_where(weft_full(WEFT_BOOL, WEFT_DIMS(2), 1), weft_slice(ints, 0, 0, 2, 1), taken) };
+  for (int k = 0; k < 5; k++) EXPECT_INT(weft_eval(1, &wrong[k]), WEFT_ERR_INDEX);
+  weft_array *none = weft_mul(weft_neg(checked), zero);
+  EXPECT_INT(weft_eval(1, &none), WEFT_ERR_ASSERT);
+}
+
 /* What stands in the place of a value that fails its check is 0: where 0 is checked both sides of the choice are one expression. */
 SCOPED(a_check_of_zeros_fails_as_any_other) {
   weft_array *x = weft_alias(f64s(1, (double[]){ -1 })), *holds = weft_gt(x, weft_scalar(0));

@@ -77,15 +77,30 @@ static struct node *replacement(struct rewriting *w, const struct pattern *p, in
   return made(w, q->op, like, like->rank, like->dims, dtype_of(p, at, like), q->n, in, NULL, 0);
 }
 
-/* Whether a condition is the check of weft_assert, as it is or seen otherwise. It is more than its value: a row may not drop it, as
- * that of where(c, x, x) would where 0 is what is checked. */
-static bool is_check(const struct node *c) {
-  while (c && c->op->kind == OP_VIEW) c = c->in[0];
-  return c && c->op == &op_assert;
+/* Whether something may fail while x is computed: an index, what is asserted, a step with a status, a loop. That is more than a value:
+ * a row may not drop it, as mul(x, 0) would. Of more than a few nodes it is taken for so. */
+static bool may_fail(const struct node *x) {
+  enum { FEW = 64 };
+  const struct node *open[FEW];
+  int n = 0, n_seen = 0;
+  for (open[n++] = x; n > 0;) {
+    const struct node *at = open[--n];
+    const struct kind_facts *is = &kind_facts[at->op->kind];
+    if (is->may_be_blamed || is->is_several || at->op == &op_assert || ++n_seen > FEW || n + at->n_in > FEW) return true;
+    for (int k = 0; k < at->n_in; k++) open[n++] = at->in[k];
+  }
+  return false;
 }
 
 static bool mentions(const struct pattern *p, int var) {
   for (int i = 0; i < p->n; i++) if (!p->node[i].op && p->node[i].var == var) return true;
+  return false;
+}
+
+/* Whether a row would leave out something that may fail. */
+static bool drops_check(const struct pattern *after, struct node *const var[]) {
+  for (int v = 0; v < PATTERN_VARS; v++)
+    if (var[v] && !mentions(after, v) && may_fail(var[v])) return true;
   return false;
 }
 
@@ -97,7 +112,7 @@ static struct node *apply_rows(struct rewriting *w, struct node *n) {
     if (r[i].before.node[0].op != n->op || r[i].tag > w->most) continue;
     if (!matches(&r[i].before, 0, n, var) || !var[0] || !is_on(r[i].on, var[0])) continue;
     if (var[PATTERN_K] && w->n_folds == MOST_FOLDS) continue; /* what becomes of it is to be a number */
-    if (is_check(var[PATTERN_C]) && !mentions(&r[i].after, PATTERN_C)) continue;
+    if (drops_check(&r[i].after, var)) continue;
     return replacement(w, &r[i].after, 0, n, var);
   }
   return n;
