@@ -2,7 +2,7 @@
  *
  *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device. With
  *                                           WEFT_BENCH_DROPS results are not held until all are there
- *   WEFT_EXACT=1 build/release/bench/device scatter    what the CPU's order of sums through indices costs
+ *   WEFT_DEVICE=1 WEFT_EXACT=1 build/release/bench/device scatter    what the CPU's order of sums through indices costs
  *
  * Prints one line of JSON a work: median milliseconds of seven rounds of many evaluations, bytes that must move over that time, the
  * time of the first call, and how many steps ran on the host. */

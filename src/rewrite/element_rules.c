@@ -77,8 +77,8 @@ static struct node *replacement(struct rewriting *w, const struct pattern *p, in
   return made(w, q->op, like, like->rank, like->dims, dtype_of(p, at, like), q->n, in, NULL, 0);
 }
 
-/* Whether something may fail while x is computed: an index, what is asserted, a step with a status, a loop. That is more than a value:
- * a row may not drop it, as mul(x, 0) would. Of more than a few nodes it is taken for so. */
+/* Whether something may fail while x is computed: an index, what is asserted, a step with a status, a loop. That is more than a
+ * value: a row may not drop it, as mul(x, 0) would. Of more than a few nodes it is taken for so. */
 static bool may_fail(const struct node *x) {
   enum { FEW = 64 };
   const struct node *open[FEW];

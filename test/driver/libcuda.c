@@ -129,7 +129,8 @@ static result fails(const char *name) {
   return atomic_load(&failure);
 }
 
-/* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them; new memory is 0, so that their results are. */
+/* WEFT_TEST_DRIVER_IDLE=1: kernels are not run, to measure what the host does for each of them; new memory is 0, so that their results
+ * are. */
 static bool is_idle(void) {
   static int idle = -1;
   if (idle < 0) idle = getenv("WEFT_TEST_DRIVER_IDLE") != NULL;
