@@ -330,6 +330,37 @@ STORY(sizes_on_trust, every_allocation_of_sizes_that_are_trusted_may_fail) {
   return read_to(out, got, 6);
 }
 
+/* What is asserted of a size is taken on trust, with a copy of its words, which a function inside hands on. */
+static weft_status asserted_sizes(float out[]) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *n = weft_size(x, 0), *got;
+  weft_array *y = weft_cut(x, 0, NULL, weft_assert(n, weft_gt(n, weft_integer(3)), "four elements"), NULL);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  s = weft_scope_open();
+  x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY));
+  weft_call(f, 1, &x, 1, &y);
+  weft_function *g = weft_compile(s, 1, &x, 1, &y);
+  weft_call(g, 1, (weft_array *[]){ floats(WEFT_DIMS(4)) }, 1, &got);
+  return read_to(out, got, 4);
+}
+
+/* Not how much is left: a thread keeps the sizes that it made last, and those are others where one of them could not be made. */
+TEST(want_of_memory_is_not_taken_for_a_size_that_fails_its_check) {
+  const struct story story = { "asserted_sizes", asserted_sizes };
+  float want[FLOATS], got[FLOATS];
+  EXPECT_OK(tell(&story, want));
+  for (int64_t n = 1, made = n; made >= n; n++) {
+    forget();
+    mem_fail_at(n, 0);
+    weft_status status = tell(&story, got);
+    made = mem_count();
+    mem_fail_at(0, 0);
+    if (status) EXPECT_INT(status, WEFT_ERR_MEMORY);
+    else EXPECT(!memcmp(got, want, sizeof got));
+  }
+  forget();
+}
+
 /* In every row, and in every step of a loop, another number of steps to go back through. */
 STORY(uneven_loops, every_allocation_of_loops_whose_lengths_differ_may_fail) {
   float some[] = { 0.5f, 2, 1 };

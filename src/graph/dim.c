@@ -891,6 +891,14 @@ bool dim_is_negative(dim d) {
   return !p.failed && is_number(&p) && number_of(&p) < 0;
 }
 
+bool dim_is_told(dim d, int n, const dim symbol[], const dim value[]) {
+  int64_t number;
+  pthread_mutex_lock(&dim_mutex);
+  bool is_told = is_worth(d, &(struct meaning){ .n = n, .symbol = symbol, .value = value }, &number);
+  pthread_mutex_unlock(&dim_mutex);
+  return is_told;
+}
+
 int64_t dim_value(dim d, int n, const dim symbol[], const int64_t value[]) {
   dim v = dim_substitute(d, n, symbol, value);
   return v >= 0 ? v : -1;

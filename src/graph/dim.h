@@ -39,6 +39,8 @@ void dim_retain(dim), dim_release(dim);
 void dim_print(dim, struct text *); /* 12, n1, 2*n1+1, min(n1,8), floor((n1+1)/(2)) */
 dim dim_substitute(dim, int n, const dim symbol[], const dim value[]);
 int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1: a symbol has no value */
+/* It becomes a number, be it below 0, which DIM_BAD stands for: needs no memory. */
+bool dim_is_told(dim, int n, const dim symbol[], const dim value[]);
 
 /* Which symbols become what. Grows; starts with {0}, or DIM_TABLE_IN(room of 2 n) that somebody has at hand. */
 struct dim_table { int n, room; dim *symbol, *value, *own; };

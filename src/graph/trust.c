@@ -119,6 +119,11 @@ static struct trust trust_in(const struct trust *was, const struct dim_table *si
   return t;
 }
 
+/* Whether there was no memory for what a dim becomes: what it is taken for is not known then. */
+static bool is_lost(dim was, dim now, const struct dim_table *sizes) {
+  return now == DIM_BAD && was != DIM_BAD && !dim_is_told(was, sizes->n, sizes->symbol, sizes->value);
+}
+
 bool trusts_are_open(const struct trusts *l, const struct dim_table *sizes) {
   for (int i = 0; i < l->n; i++) {
     struct trust t = trust_in(&l->trust[i], sizes);
@@ -132,6 +137,8 @@ struct failure *trusts_check(const struct trusts *l, const struct dim_table *siz
     const struct trust *was = &l->trust[i];
     struct trust t = trust_in(was, sizes);
     bool is_other = t.size != was->size || t.length != was->length || t.start != was->start;
+    if (is_lost(was->size, t.size, sizes) || is_lost(was->length, t.length, sizes) || is_lost(was->start, t.start, sizes))
+      return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", *t.fn ? t.fn : "weft_call");
     if (is_other && !take(&t)) return broken(&t); /* others are of sizes that only a run will tell */
   }
   return NULL;
