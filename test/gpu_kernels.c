@@ -318,6 +318,35 @@ TEST(cuda_kernels_on_reversed_memory_give_what_the_vm_gives) {
   else try_all(true);
 }
 
+/* A number of each block: as many as threads of the merging kernel have one, 8, 16 or more of, and some that fill neither. */
+static const char *const numbers[] = {
+  "kernel sums { size N in x:f32[N] out y:f32[]\n"
+  "  par q in blocks(N, 32) private y add { lane i in block q { s = fold add(load x[i]) } store y[] add = s } }",
+  "kernel products { size N in x:f64[N] out y:f64[]\n"
+  "  par q in blocks(N, 8) private y mul {\n"
+  "    lane i in block q { s = fold mul(add(0d3ff0000000000000, mul(0d3f50624dd2f1a9fc, load x[i]))) } store y[] mul = s } }",
+  "kernel others { size N in x:f32[N] inout y:f32[]\n"
+  "  par q in blocks(N, 31) private y add { lane i in block q { s = fold add(load x[i]) } store y[] add = s } }",
+};
+
+TEST(cuda_numbers_of_many_blocks_are_merged_in_order) {
+  static const int blocks[] = { 0, 1, 2, 3, 7, 8, 9, 17, 31, 33, 127, 255, 256, 257, 511, 2049, 4095, 4097 };
+  static const int lengths[] = { 32, 8, 31 };
+  if (!cuda_available()) { test_skip("there is no device"); return; }
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    struct kir_kernel *k = NULL;
+    struct text why = { 0 };
+    EXPECT_INT(kir_parse(numbers[i], &k, 1, &why), 1);
+    for (size_t b = 0; (k = b ? k : ready(k)) && b < sizeof blocks / sizeof *blocks; b++) {
+      char n[32];
+      snprintf(n, sizeof n, "N=%d", blocks[b] * lengths[i] - (blocks[b] && b % 2));
+      try(k, &(struct trial){ k->name, n, SUMS }, false);
+    }
+    text_free(&why);
+    kir_free(k);
+  }
+}
+
 /* ---- Stopping -------------------------------------------------------------------------------------------------------------- */
 
 /* A kernel that is told to end before it begins: whatever its threads do together they end, and no row was written. */

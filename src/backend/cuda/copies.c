@@ -9,7 +9,7 @@
  * room, and exchanges may fail, it has several sets of copies, and the lanes of a warp different ones: element e of set k stands at
  * e sets + k, so that lanes seldom meet in an element, and seldom in a bank. Otherwise it combines into the output at once. An
  * output that is not read before starts empty; that is an entry of its own, launched before. */
-#include "backend/cuda/printer.h"
+#include "backend/cuda/gpu_wide.h"
 
 static const struct kir_buf *buf_of(struct printer *p, int b) { return &p->k->bufs[b]; }
 static weft_dtype dtype_of(struct printer *p, int b) { return (weft_dtype)buf_of(p, b)->dtype; }
@@ -427,9 +427,11 @@ static void load_pairs(struct printer *p, const struct merging *m, const char *q
   ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
   ptx_line(p, "mov.u64 %s, %s", at, copy_element(p, m->row, q_long, m->e));
   ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
-  for (int i = 0; i < 1 << rank; i++) {
+  for (int i = 0; i < 1 << rank; i++) v[i] = ptx_own_of(p, m->d);
+  if (ptx_is_one_number(p->plan)) ptx_access_pieces(p, true, ".global", at, 1 << rank, kir_width(m->d), v);
+  else for (int i = 0; i < 1 << rank; i++) {
     if (i) ptx_line(p, "add.s64 %s, %s, %s", at, at, bytes);
-    ptx_load(p, ".global", m->d, v[i] = ptx_own_of(p, m->d), at);
+    ptx_load(p, ".global", m->d, v[i], at);
   }
   for (int n = 1 << rank; n > 1; n /= 2)
     for (int i = 0; i < n / 2; i++) {
@@ -500,6 +502,38 @@ static void pairs(struct printer *p, const struct merging *m) {
   ptx_place(p, leave);
 }
 
+/* The n first lanes of a warp, n at most 2^ranks of them, combine as pairs do: lane 0 ends up with their total. */
+static void lanes(struct printer *p, const struct merging *m, const char *lane, const char *n, int ranks) {
+  const char *other = ptx_own(p, OWN_WORD), *takes = ptx_own(p, OWN_PRED), *both = ptx_own_of(p, m->d);
+  for (int by = 1; by < 1 << ranks; by *= 2) {
+    const char *v = ptx_shuffle(p, m->d, "down", m->v, ptx_textf(p, "%d", by), "-1");
+    ptx_line(p, "add.u32 %s, %s, %d", other, lane, by);
+    ptx_line(p, "setp.lt.u32 %s, %s, %s", takes, other, n);
+    ptx_instruction(p, m->op, m->d, both, (const char *[]){ m->v, v });
+    ptx_line(p, "@%s mov.%s %s, %s", takes, ptx_bits(m->d), m->v, both);
+  }
+}
+
+/* The same where copies are one number: all threads are along iterations, so that neighbours are lanes of a warp. */
+static void pairs_of_lanes(struct printer *p, const struct merging *m) {
+  const char *lane = ptx_own(p, OWN_WORD), *warp = ptx_own(p, OWN_WORD), *warps = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED);
+  const char *left = ptx_own(p, OWN_LONG), *at = ptx_own(p, OWN_LONG);
+  lanes(p, m, m->y, m->parts, 5);
+  ptx_line(p, "and.b32 %s, %s, 31", lane, m->y);
+  ptx_line(p, "shr.u32 %s, %s, 5", warp, m->y);
+  ptx_line(p, "add.u32 %s, %s, 31", warps, m->parts);
+  ptx_line(p, "shr.u32 %s, %s, 5", warps, warps);
+  ptx_line(p, "mov.u64 %s, merged", at);
+  ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", left, warp, at);
+  ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", at, lane, at);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, lane);
+  ptx_line(p, "@%s st.shared.%s [%s], %s", is, ptx_bits(m->d), left, m->v);
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "setp.lt.u32 %s, %s, %s", is, lane, warps);
+  ptx_line(p, "@%s ld.shared.%s %s, [%s]", is, ptx_bits(m->d), m->v, at);
+  lanes(p, m, lane, warps, ptx_log_2(MERGE_THREADS / 32));
+}
+
 /* Onto what is there, or the empty value, which another entry has stored where copies are left. */
 static void merge_out(struct printer *p, const struct merging *m) {
   const char *is = ptx_own(p, OWN_PRED), *others = ptx_label(p, "others"), *old = ptx_own_of(p, m->d);
@@ -535,7 +569,8 @@ static void merge_row(struct printer *p, int row) {
   ptx_line(p, "add.s64 %s, %s, %s", m.e, first, x);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", m.is_inside, m.e, n);
   own_iterations(p, &m);
-  pairs(p, &m);
+  if (ptx_is_one_number(p->plan)) pairs_of_lanes(p, &m);
+  else pairs(p, &m);
   merge_out(p, &m);
   ptx_line(p, "add.s64 %s, %s, %s", first, first, step);
   ptx_line(p, "bra %s", again);

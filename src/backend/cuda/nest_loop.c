@@ -9,8 +9,23 @@ static const char *block_length(struct printer *p, const struct kir_stmt *blocks
   return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
 }
 
+/* The text says how long a block is, in a power of two: that is its rank, else -1. A division of 64 bits takes a hundred instructions. */
+static int rank_of(const struct printer *p, const struct kir_stmt *blocks) {
+  struct kir_lin l = blocks->at[1];
+  bool is_number = l.n == 1 && !l.term[0].n && l.term[0].coef > 0 && l.term[0].coef <= 1 << 30;
+  if (!is_number || (p->survey.may_reblock && blocks == p->survey.private_loop)) return -1;
+  int rank = ptx_log_2((int)l.term[0].coef);
+  return 1 << rank == l.term[0].coef ? rank : -1;
+}
+
 const char *ptx_n_blocks(struct printer *p, const struct kir_stmt *s) {
   const char *b = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_LONG);
+  int rank = rank_of(p, s);
+  if (rank >= 0) {
+    ptx_line(p, "add.s64 %s, %s, %d", n, ptx_lin(p, s->at[0]), (1 << rank) - 1);
+    ptx_line(p, "shr.s64 %s, %s, %d", n, n, rank);
+    return n;
+  }
   ptx_line(p, "max.s64 %s, %s, 1", b, block_length(p, s));
   ptx_line(p, "add.s64 %s, %s, %s", n, ptx_lin(p, s->at[0]), b);
   ptx_line(p, "sub.s64 %s, %s, 1", n, n);

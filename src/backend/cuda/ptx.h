@@ -204,6 +204,7 @@ struct ptx_shape {
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *, int capability, struct text *out, struct ptx_plan *,
                const char **why); /* capability: of the device, 90 is 9.0 */
 void ptx_plan_free(struct ptx_plan *);
+bool ptx_is_one_number(const struct ptx_plan *); /* in_order, and all that iterations leave is one number each */
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
