@@ -132,6 +132,11 @@ struct routine_call {
 
 struct bundle; /* launches that a device is handed at once, owned by its back end */
 
+/* A kernel along rows that adds up along columns, too (kernel/relay.h): its sizes; bytes an element of the rows that it reads, of
+ * what it reads for all rows alike, and of what it stores; numbers of a row that its folds tell; statements an element, for its
+ * folds and for what it stores. */
+struct relayed { int64_t rows, columns; int row_bytes, vector_bytes, written_bytes, n_slots, to_fold, to_store; };
+
 struct device_bytes { int64_t used, peak, cached, limit, cache_limit; };
 
 struct device {
@@ -169,6 +174,8 @@ struct device {
   bool (*multiplies_halves)(const struct device *); /* a library does so, and by tf32, faster than kernels; NULL: none does */
   bool (*reorders)(const struct device *); /* floats that meet through indices may be combined in any order, as kernels do; false:
                                    they may not, so kernels are to be without such stores. NULL: kernels keep the order */
+  bool (*relays)(const struct device *, const struct relayed *); /* faster in one kernel than in one along rows and one along
+                                   columns; of sizes alone, all else 0: perhaps. NULL: none is */
   bool (*attends)(const struct device *); /* kernels that are attention go tile by tile; NULL: they do not */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */

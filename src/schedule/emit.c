@@ -125,7 +125,7 @@ bool step_group(struct work *w, struct group *g) {
   axes_merge(&e->axes, emit_may_merge, e);
   e->is_split = emit_splits(e);
   if (!emit_find_kept(e) || !declare(e)) return false;
-  if (!emit_nest(e)) return draft_drop(&e->d), false;
+  if (!emit_nest(e) || !draft_is_relayed(&e->d, g)) return draft_drop(&e->d), false;
   bool folds_rows = e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1;
   if (folds_rows && !e->product) e->d.row = e->axes.extent[e->inner]; /* cells of a product have extents of their own */
   if (!draft_end(&e->d)) return false;

@@ -320,14 +320,16 @@ static bool group_all(struct work *w) {
   return !any || (nodes_order(w) && take_items(w) && group_nodes(w));
 }
 
-/* Groups as large as kernels allow; if one would need too many buffers, smaller ones. */
+/* Groups as large as kernels allow; if one would need too many buffers, smaller ones, and if one cannot hand rows on, others. */
 static bool fit(struct work *w) {
-  for (w->most_nodes = work_is_for_device(w) ? MOST_NODES_THERE : MOST_NODES; w->most_nodes; w->most_nodes /= 4) {
+  for (w->most_nodes = work_is_for_device(w) ? MOST_NODES_THERE : MOST_NODES; w->most_nodes;) {
+    bool kept_apart = w->keeps_columns_apart;
     w->is_crowded = false;
     w->out->n_stores = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
     if (group_all(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
-    if (!w->is_crowded) return false;
+    if (!w->is_crowded && kept_apart == w->keeps_columns_apart) return false;
+    if (w->is_crowded) w->most_nodes /= 4;
     schedule_drop_kernels(w->out);
     w->out->n_steps = 0;
   }

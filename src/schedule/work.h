@@ -67,6 +67,7 @@ struct work {
   const struct device *device; /* NULL: the host */
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
+  bool keeps_columns_apart;   /* on a device: no group goes along rows and adds up along columns */
   struct group *group;
   int n_groups, room_groups;
   struct schedule *out;
@@ -178,6 +179,12 @@ bool makers_find(struct work *); /* operands that are computed while they are pa
 /* window_operand.c */
 bool windows_find(struct work *, struct group *); /* of its product: whether its left operand is windows that are read where they
                                     are. false: out of memory */
+
+/* relayed.c */
+struct draft;
+bool group_may_be_relayed(const struct work *, const struct group *); /* rows, with sums along columns beside, by their sizes */
+bool draft_is_relayed(const struct draft *, const struct group *); /* false: its columns are to be a kernel of their own, as all
+                                    others are from now on; true also where it has none */
 
 /* draft.c */
 struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of memory */

@@ -347,7 +347,7 @@ static void arrive(uint8_t *at, int n, int bytes) {
   memcpy(at, &m, sizeof m);
 }
 
-/* mbarrier.init [at], n; .arrive.expect_tx _, [at], bytes; a thread that tries to wait does so until the turn is over. */
+/* mbarrier.init [at], n; .arrive _, [at]; .arrive.expect_tx _, [at], bytes; a thread that tries to wait does so until the turn is over. */
 static void of_mbarrier(struct block *b, struct thread *t, const struct instruction *i) {
   uint8_t *at = shared_address(b, t, i, 0, 8);
   if (!at) return;
@@ -355,7 +355,7 @@ static void of_mbarrier(struct block *b, struct thread *t, const struct instruct
     struct mbarrier m = { .all = (uint8_t)get(b, t, &i->in[2], T_U32), .left = (uint8_t)get(b, t, &i->in[2], T_U32) };
     memcpy(at, &m, sizeof m);
   } else {
-    arrive(at, 1, (int)get(b, t, &i->in[2], T_U32));
+    arrive(at, 1, strcmp(i->how, "expect_tx") ? 0 : (int)get(b, t, &i->in[2], T_U32));
   }
 }
 

@@ -178,6 +178,12 @@ static const char *copy_element(struct printer *p, int row, const char *q, const
   return at;
 }
 
+const char *ptx_copy_at(struct printer *p, int buf, const char *q) {
+  int row = 0;
+  while (p->plan->rows[row].kind != PTX_COPY || p->plan->rows[row].of != buf) row++;
+  return copy_element(p, row, q, NULL);
+}
+
 /* Counted through the grid. */
 static const char *block_number(struct printer *p) {
   const char *n = word_of(p, "%ctaid.z"), *wide = ptx_own(p, OWN_LONG);

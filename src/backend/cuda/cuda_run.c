@@ -47,7 +47,8 @@ static void code_free(struct code *c) {
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
-                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry, p->aligned_entry };
+                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry, p->relay_entry,
+                                        p->aligned_entry };
   return name[part];
 }
 
@@ -262,7 +263,7 @@ static void fill_params(struct session *s) {
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
   if (p->has_sets) param(s, s->shape.sets);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
-  if (p->streamed.n_loads) param(s, (uint64_t)s->shape.streams);
+  if (p->streamed.n_loads || p->relay.each) param(s, (uint64_t)s->shape.streams);
   if (p->in_order || p->leaves) param(s, s->copies), param(s, s->shape.copy_bytes);
   if (p->leaves) param(s, s->shape.copy_bytes ? s->shape.copies_bytes / s->shape.copy_bytes : 0);
 }
@@ -314,6 +315,7 @@ static int compute_shape(struct session *s) {
   if (p->locals_are_shared && s->shape.row_bytes)
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
   ptx_wide_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_relay_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
@@ -409,6 +411,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
+  if (s->is_relayed) return PTX_RELAYED;
   if (s->is_short) return PTX_SHORT;
   if (s->is_streamed) return PTX_STREAMED;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
@@ -582,6 +585,10 @@ static bool may_reorder(void) {
 }
 static bool multiplies_halves(const struct device *d) { return (void)d, may_reorder() && lt_name(); }
 static bool attends(const struct device *d) { return (void)d, may_reorder(); }
+static bool relays(const struct device *d, const struct relayed *r) {
+  struct ptx_machine m = cuda_machine(gpu_of(d));
+  return gpu_of(d)->capability >= 90 && ptx_relays(&m, r);
+}
 static bool reorders(const struct device *d) { return (void)d, may_reorder(); }
 static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
 static void *stream(const struct device *d) { return cuda_stream(gpu_of(d)); }
@@ -596,7 +603,8 @@ static const struct device as_device = {
   .words_take = words_take, .words_give = words_give,
   .bundle_begin = bundle_begin, .bundle_renew = bundle_renew, .bundle_end = bundle_end, .bundle_start = bundle_start,
   .bundle_free = bundle_free,
-  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .reorders = reorders, .attends = attends, .has = has,
+  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .reorders = reorders, .attends = attends,
+  .relays = relays, .has = has,
   .stream = stream, .order = order,
 };
 

@@ -35,7 +35,7 @@ static void name_block(struct printer *p, const struct kir_block *b, bool is_top
 
 static void name_loops(struct printer *p, const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_PAR) name_loops(p, &s->body);
+    if (s->kind == KIR_PAR || s->kind == KIR_SERIAL) name_loops(p, &s->body);
     if (s->kind != KIR_LANE) continue;
     name_element(p, s->var);
     name_block(p, &s->body, true);

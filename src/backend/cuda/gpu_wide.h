@@ -102,4 +102,8 @@ bool ptx_find_short(const struct survey *, const struct ptx_wide *, struct ptx_n
 void ptx_short_body(struct printer *);
 bool ptx_short_shape(const struct ptx_plan *, int64_t n, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
 
+/* gpu_relay.c: rows that warps hand on, and sums along columns beside. */
+bool ptx_find_relay(const struct survey *, const struct ptx_plan *, const struct shape_class *, struct ptx_relay *);
+void ptx_relay_body(struct printer *);
+
 #endif

@@ -9,7 +9,7 @@ static const char *block_length(struct printer *p, const struct kir_stmt *blocks
   return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
 }
 
-/* The text says how long a block is, in a power of two: that is its rank, else -1. A division of 64 bits takes a hundred instructions. */
+/* The text says how long a block is, and it is a power of two: which; else -1. A division takes a hundred instructions. */
 static int rank_of(const struct printer *p, const struct kir_stmt *blocks) {
   struct kir_lin l = blocks->at[1];
   bool is_number = l.n == 1 && !l.term[0].n && l.term[0].coef > 0 && l.term[0].coef <= 1 << 30;

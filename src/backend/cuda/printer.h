@@ -6,6 +6,7 @@
 #ifndef WEFT_PRINTER_H
 #define WEFT_PRINTER_H
 #include "backend/cuda/survey.h"
+#include "kernel/relay.h"
 
 enum { PTX_TUPLE = 8 }; /* values that a fold or prefix may combine at once */
 enum own { OWN_PRED, OWN_HALF, OWN_WORD, OWN_LONG, OWN_KINDS };
@@ -394,6 +395,7 @@ void ptx_combine_meeting(struct printer *); /* what the copies of a body have le
 void ptx_empty_outputs(struct printer *); /* the body of the entry that comes before */
 void ptx_copy_of(struct printer *, const struct kir_stmt *private_loop); /* in order: neutral copies of this iteration */
 void ptx_combine_own(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* in such a copy */
+const char *ptx_copy_at(struct printer *, int buf, const char *q); /* in order: where that of iteration q begins */
 void ptx_merge_copies(struct printer *);  /* the body of the entry that comes behind */
 const char *ptx_n_blocks(struct printer *, const struct kir_stmt *loop); /* nest_loop.c: iterations of a loop over blocks */
 

@@ -138,7 +138,7 @@ static void params(struct printer *p, struct text *out) {
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
   if (p->plan->has_sets) param(out, "s64", "q_sets");
   if (p->plan->has_block) param(out, "s64", "q_block");
-  if (p->plan->streamed.n_loads) param(out, "u64", "q_streams");
+  if (p->plan->streamed.n_loads || p->plan->relay.each) param(out, "u64", "q_streams");
   if (p->plan->in_order || p->plan->leaves) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
   if (p->plan->leaves) param(out, "s64", "q_left");
 }
@@ -367,7 +367,7 @@ static void tables(const struct printer *p, struct text *out) {
 static const char *target_of(const struct printer *p) {
   const struct ptx_plan *plan = p->plan;
   if (plan->by_groups && (plan->halves[0] || plan->attention)) return "8.0\n.target sm_90a";
-  if (plan->streamed_entry) return "8.0\n.target sm_90";
+  if (plan->streamed_entry || plan->relay_entry) return "8.0\n.target sm_90";
   if (plan->merges_early || (plan->running_entry && plan->capability >= 90)) return "7.8\n.target sm_90";
   return plan->floats[0] && plan->capability >= 90 ? "7.8\n.target sm_90" : "7.0\n.target sm_80";
 }
@@ -384,6 +384,7 @@ static void heading(struct printer *p, struct text *out) {
   if (p->plan->in_order || p->plan->leaves) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGED_BYTES);
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
   if (p->plan->streamed_entry) text_add(out, ".extern .shared .align 16 .b8 streamed[];\n");
+  if (p->plan->relay_entry) text_add(out, ".extern .shared .align 16 .b8 relayed[];\n");
   if (p->plan->running_entry) text_add(out, ".extern .shared .align 16 .b8 running[];\n");
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
   if (p->plan->halves[0] || p->plan->attention) text_add(out, ".extern .shared .align 1024 .b8 halves[];\n");
@@ -440,6 +441,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   if (plan->streamed.n_loads) plan->streamed_entry = ptx_textf(p, "weft_%s_streamed", p->k->name);
+  if (plan->relay.each) plan->relay_entry = ptx_textf(p, "weft_%s_relayed", p->k->name);
   plan->merges_early = plan->in_order && plan->capability >= 90;
   heading(p, out);
   plan->heading_bytes = out->n;
@@ -470,6 +472,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
   part(&last, out, plan, PTX_SHORT, plan->short_entry, ptx_short_body);
+  part(&last, out, plan, PTX_RELAYED, plan->relay_entry, ptx_relay_body);
   p->why = last.why;
 }
 

@@ -57,7 +57,7 @@ struct ptx_nest {
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN,
-                PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_ALIGNED, PTX_PARTS };
+                PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -113,6 +113,15 @@ struct ptx_plan {
   } streamed;
   const char *short_entry;  /* NULL, or an entry of which a thread folds a whole row; of what wide says */
   struct ptx_nest shorts;
+  const char *relay_entry;  /* NULL, or an entry whose warps hand rows on: some fold them, others write (gpu_relay.c) */
+  struct ptx_relay {
+    const struct kir_stmt *loop; /* while it is looked for: a lane loop */
+    int each;               /* neighbours that a thread moves at a time; 0: there is none */
+    int row_bytes, vector_bytes, n_slots; /* of what lanes load, bytes an element: of rows, and of what is the same for all rows;
+                               values that folds tell of a row */
+    struct ptx_lin length;
+    int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
+  } relay;
   const char *turned_entry; /* NULL, or an entry that goes by tiles of a par loop and the lane loop */
   struct ptx_turned {
     const struct kir_stmt *par[PTX_TURNED_PARS], *lane, *load[PTX_TURNED]; /* while it is printed: the loops, and the loads .. */
@@ -192,6 +201,7 @@ struct ptx_shape {
   bool is_streamed;         /* .. of long rows that bulk copies bring, .. */
   int streams;              /* .. so many at a time */
   bool is_short;            /* .. of short rows, a thread each */
+  bool is_relayed;          /* .. whose warps hand rows on; streams: for so many there is room */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
@@ -215,6 +225,10 @@ bool ptx_attention_aligned_shape(const struct ptx_plan *, const struct bound buf
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *);
+bool ptx_relay_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                     const struct bound bufs[], struct ptx_shape *); /* likewise */
+/* Whether such a kernel, handing rows on, is faster than two. */
+bool ptx_relays(const struct ptx_machine *, const struct relayed *);
 bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                        struct ptx_shape *); /* likewise */
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */

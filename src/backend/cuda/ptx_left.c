@@ -90,8 +90,7 @@ static void add_tile(struct printer *p, const struct kir_stmt *loop, const struc
   ptx_place(p, done);
 }
 
-/* Lane 0 ends up with the tree of the accumulators. */
-static void fold_tree(struct printer *p, const struct kir_stmt *s) {
+void reduce_fold_tree(struct printer *p, const struct kir_stmt *s) {
   const char *r[PTX_TUPLE], *other[PTX_TUPLE];
   reduce_results(p, s, r);
   for (int by = 16; by; by /= 2) {
@@ -123,7 +122,7 @@ void ptx_deal_add(struct printer *p, const struct kir_stmt *loop, const char *ti
     if (!reduce_fits(p, s)) return;
     const char *skip = unless_owner(p, &t, i++);
     add_tile(p, loop, s, tile, lo, t.lane, n);
-    fold_tree(p, s);
+    reduce_fold_tree(p, s);
     reduce_push_warp(p, s, t.lane);
     ptx_place(p, skip);
   }
@@ -229,7 +228,7 @@ void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n)
     ptx_line(p, "sub.s32 %s, %s, %s", left, few, t.lane);
     ptx_start(p, s);
     add_values(p, s, at, ptx_is_crossed(p, kir_width(d)) ? crossed(p, &t, at, kir_width(d)) : at, left);
-    fold_tree(p, s);
+    reduce_fold_tree(p, s);
     reduce_put(p, d, is_first, first, i, ptx_val(p, s->out[0]));
     ptx_place(p, skip);
     i++;

@@ -245,6 +245,11 @@ static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   if (m->plan->wide.n_bufs) ptx_find_streamed(m->s, m->plan, shape, &m->plan->wide, &m->plan->streamed);
 }
 
+static void relay(struct ptx_planner *m, const struct shape_class *shape) {
+  struct ptx_relay *x = &m->plan->relay;
+  if (m->why || !ptx_find_relay(m->s, m->plan, shape, x) || !lin(m, x->loop->at[0], &x->length)) *x = (struct ptx_relay){ 0 };
+}
+
 static void running(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_running *r = &m->plan->running;
   bool is_known = !m->why && ptx_find_running(m->s, shape, r) && lin(m, r->nest.lane->at[0], &r->length) && nest(m, &r->nest);
@@ -296,8 +301,9 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   turned(&m, shape);
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
+  relay(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
-  plan->n_params += plan->streamed.n_loads > 0;
+  plan->n_params += plan->streamed.n_loads || plan->relay.each;
   plan->n_params += plan->has_block + plan->has_sets + 2 * plan->in_order + 3 * plan->leaves + 2 * plan->has_stop;
   return m.why;
 }

@@ -38,6 +38,7 @@ void reduce_get(struct printer *, weft_dtype, const char *if_, const char *at, i
 const struct kir_stmt *reduce_next_fold(const struct kir_stmt *s);         /* from s on; NULL: there is none */
 #define FOLDS(s, loop) (const struct kir_stmt *s = reduce_next_fold((loop)->body.first); s; s = reduce_next_fold(s->next))
 void reduce_fold_warp(struct printer *, const struct kir_stmt *loop);      /* lane 0 has the fold of its warp */
+void reduce_fold_tree(struct printer *, const struct kir_stmt *fold);      /* the same of one, printed out (ptx_left.c) */
 void reduce_get_all(struct printer *, const struct kir_stmt *loop, const char *if_, const char *at);
 void reduce_meet_warps(struct printer *, const struct kir_stmt *loop, const struct ptx_thread *, const char *n); /* of n warps */
 
