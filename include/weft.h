@@ -898,10 +898,10 @@ typedef enum {
                          arose in and the step of each loop around it, weft_blame its line; the values stay. At first the
                          environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */
   WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums, and
-                         factors and systems of 96 rows or more to its LAPACK, if it has one; refused where there is none. On GPUs
-                         products of 2^20 multiplications and more are cublasLt's, if that is found. At
-                         first 1 if the environment variable WEFT_BLAS is 1, or the name or path of a library; where that is not
-                         there, such products are WEFT_ERR_FILE */
+                         factors and systems of 512 rows or more to its LAPACK, if it has one; on GPUs products of 2^20
+                         multiplications and more to cublasLt, if that is found. Refused where there is neither a CBLAS nor, with
+                         WEFT_DEVICE a GPU, cublasLt. At first 1 if the environment variable WEFT_BLAS is 1, or the name or path of
+                         a library. Where there is no CBLAS then, such products on the CPU are WEFT_ERR_FILE */
   WEFT_HALVES,        /* this thread, on every device: 1 lets products of f16 and bf16 matrices, and attention, be added in the
                          order of the machine, by tensor cores and, of bf16, by the CPU's tiles (AMX), which take numbers too
                          small for them for 0; 0 adds in the order of k. 2: 1 on GPUs, 0 on the CPU. At first the environment

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/backend.h"
+#include "backend/blas.h"
 #include "gpu.h"
 #include "test.h"
 
@@ -209,6 +210,28 @@ TEST(cuda_products_that_a_library_is_asked_for_are_its) {
     weft_set(WEFT_BLAS, k < 4);
     expect_asked_for(k % 2 ? WEFT_F64 : WEFT_F32, k / 2 % 2, k < 4 && is_there);
   }
+}
+
+/* Asked for with a device set, and asked for again where that of the host has been refused meanwhile. */
+TEST(cuda_libraries_may_be_asked_for_where_the_host_has_none) {
+  const char *lt = getenv("WEFT_CUBLASLT");
+  if (!has_gpu()) return;
+  bool is_there = lt ? strcmp(lt, "0") : !!strstr(weft_device_text(1), "NVIDIA");
+  blas_use("libno-such-blas.so");
+  weft_set(WEFT_DEVICE, 0);
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), -1);
+  for (int k = 0; k < 5; k++) {
+    weft_set(WEFT_DEVICE, 1);
+    EXPECT_INT(weft_set(WEFT_BLAS, 1), is_there ? 0 : -1);
+    weft_set(WEFT_DEVICE, 0);
+    if (k < 4 && is_there) expect_asked_for(k % 2 ? WEFT_F64 : WEFT_F32, k / 2, true);
+  }
+  weft_scope *s = weft_scope_open();
+  weft_array *of_host = weft_matmul(matrix(WEFT_F32, 96, 200), matrix(WEFT_F32, 200, 64));
+  EXPECT_INT(weft_eval(1, &of_host), is_there ? WEFT_ERR_FILE : WEFT_OK);
+  weft_scope_discard(s);
+  weft_set(WEFT_BLAS, 0);
+  blas_use(NULL);
 }
 
 TEST(cuda_exact_products_are_no_library_s_that_is_asked_for) {

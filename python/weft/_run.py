@@ -96,8 +96,8 @@ def _load_blas():
 
 def set_blas(blas):
     """Gives products of float32 and float64 matrices of this thread to a CBLAS, which adds in an order of its own, and factors of
-    large matrices to its LAPACK. Returns what was set before; ValueError where there is none. That of the package
-    scipy-openblas32 will do."""
+    large matrices to its LAPACK; on GPUs large products to cublasLt. Returns what was set before; ValueError where there is neither
+    a CBLAS nor, on a GPU that is set, cublasLt. A CBLAS of the package scipy-openblas32 will do."""
     if blas:
         _load_blas()
     return bool(_core.set(_BLAS, int(blas), "set_blas"))

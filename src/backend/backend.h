@@ -172,6 +172,7 @@ struct device {
                                             for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
   void (*show_routine)(const struct device *, const struct routine_call *, bool is_machine_code, struct text *); /* PTX otherwise */
   bool (*multiplies_halves)(const struct device *); /* a library does so, and by tf32, faster than kernels; NULL: none does */
+  bool (*multiplies)(const struct device *); /* a library does so, f32 and f64, where that is asked for; NULL: none does */
   bool (*reorders)(const struct device *); /* floats that meet through indices may be combined in any order, as kernels do; false:
                                    they may not, so kernels are to be without such stores. NULL: kernels keep the order */
   bool (*relays)(const struct device *, const struct relayed *); /* faster in one kernel than in one along rows and one along

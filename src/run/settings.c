@@ -98,8 +98,10 @@ static int64_t set_there(const struct device *d, weft_setting s, int64_t v, int6
   return refuse("a setting that can be set", s);
 }
 
-/* Whether products may be given to a library from now on. */
+/* Whether products may be given to a library from now on: one of the device that is set, or the host's. */
 static bool find_blas(void) {
+  const struct device *d = device_numbered(eval_settings()->device);
+  if (d && d->multiplies && d->multiplies(d)) return true;
   const char *missing = blas_load();
   if (missing) failure_tell(fail(WEFT_ERR_FILE, scope_origin(), "weft_set: no BLAS: %s", missing));
   return !missing;

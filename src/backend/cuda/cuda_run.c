@@ -584,6 +584,7 @@ static bool may_reorder(void) {
   return !exact || strcmp(exact, "1");
 }
 static bool multiplies_halves(const struct device *d) { return (void)d, may_reorder() && lt_name(); }
+static bool multiplies(const struct device *d) { return (void)d, lt_name() != NULL; }
 static bool attends(const struct device *d) { return (void)d, may_reorder(); }
 static bool relays(const struct device *d, const struct relayed *r) {
   struct ptx_machine m = cuda_machine(gpu_of(d));
@@ -603,7 +604,7 @@ static const struct device as_device = {
   .words_take = words_take, .words_give = words_give,
   .bundle_begin = bundle_begin, .bundle_renew = bundle_renew, .bundle_end = bundle_end, .bundle_start = bundle_start,
   .bundle_free = bundle_free,
-  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .reorders = reorders, .attends = attends,
+  .is_lost = is_lost, .multiplies_halves = multiplies_halves, .multiplies = multiplies, .reorders = reorders, .attends = attends,
   .relays = relays, .has = has,
   .stream = stream, .order = order,
 };
