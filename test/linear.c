@@ -453,6 +453,34 @@ SCOPED(derivatives_of_a_singular_triangle_are_nan_and_those_beside_it_are_not) {
     }
 }
 
+/* Of both kinds of c64: what f32 cannot hold on the way, and roundings on the way. */
+SCOPED(complex_matrices_of_single_precision_are_computed_in_double_precision_and_rounded_once) {
+  enum { N = 6 };
+  float a[2 * N * N], b[2 * N];
+  for (int i = 0; i < N * N; i++) {
+    float of_pivot = i % (N + 1) ? 1 : i % 2 ? 1e-25f : 3e-30f;
+    a[2 * i] = of_pivot * (float)sin(3 * i + 1), a[2 * i + 1] = of_pivot * (float)cos(5 * i);
+    if (i % (N + 1) && i % N < i / N) a[2 * i] *= 1e-28f, a[2 * i + 1] *= 1e-28f;
+  }
+  for (int i = 0; i < 2 * N; i++) b[i] = 1e-20f * (float)sin(7 * i + 2);
+  weft_array *m = weft_from(WEFT_C64, WEFT_DIMS(N, N), a), *v = weft_from(WEFT_C64, WEFT_DIMS(N), b);
+  weft_array *wide = weft_cast(m, WEFT_C128), *wide_v = weft_cast(v, WEFT_C128), *sign[2], *size[2];
+  weft_slogdet(m, &sign[0], &size[0]), weft_slogdet(wide, &sign[1], &size[1]);
+  weft_array *got[] = { weft_solve_triangular(m, v, 0, 0), weft_solve_triangular(m, v, 0, 1), weft_cholesky_solve(m, v), weft_det(m), sign[0] };
+  weft_array *want[] = { weft_solve_triangular(wide, wide_v, 0, 0), weft_solve_triangular(wide, wide_v, 0, 1),
+                         weft_cholesky_solve(wide, wide_v), weft_det(wide), sign[1] };
+  for (int k = 0; k < 5; k++) {
+    float x[2][2 * N] = { { 0 } };
+    size_t bytes = (k < 3 ? N : 1) * 2 * sizeof **x;
+    EXPECT_INT(weft_dtype_of(got[k]), WEFT_C64);
+    EXPECT_OK(weft_read(got[k], WEFT_C64, x[0], bytes));
+    EXPECT_OK(weft_read(weft_cast(want[k], WEFT_C64), WEFT_C64, x[1], bytes));
+    if (memcmp(x[0], x[1], sizeof *x)) test_fail(__FILE__, __LINE__, "result %d: %g%+gi, not %g%+gi", k, x[0][0], x[0][1], x[1][0], x[1][1]);
+    if (k < 2) EXPECT(isfinite(x[0][0]) && x[0][0] != 0);
+  }
+  EXPECT_INT(weft_dtype_of(size[0]), WEFT_F32);
+}
+
 SCOPED(a_complex_triangle_with_0_on_its_diagonal_is_nan_as_a_whole_and_its_status_says_where) {
   double v[] = { 1, 1, 0, 0, 2, 0, 0, -2,  1, 0, 0, 0, 2, 3, 0, -0.0,  1, 0, 0, 0, 2, 3, 4, NAN,  1, 0, 0, 0, 2, 3, NAN, INFINITY }, y[16];
   int64_t status[4];

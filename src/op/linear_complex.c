@@ -1,6 +1,7 @@
 /* linear_complex.c -- complex matrices, by real ones of twice the size: every element is a block [re, -im; im, re], and products,
  * solutions, inverses and Cholesky's factors are those of the blocks. Blocks keep neighbours together, so that a triangle with a
- * real diagonal stays one. Determinants, of which blocks tell the size alone, are by elimination. */
+ * real diagonal stays one. Determinants, of which blocks tell the size alone, are by elimination. What takes several steps is
+ * computed in c128, and c64 rounded once: as a real matrix of f32 is in f64. */
 #include <math.h>
 #include "op/composed.h"
 #include "op/linear.h"
@@ -23,6 +24,9 @@ static weft_array *columns(weft_array *b) {
 }
 static weft_array *of_columns(weft_array *x) { return weft_complex(even(x, -2), odd(x, -2)); }
 static weft_array *of_blocks(weft_array *x) { return of_columns(even(x, -1)); }
+
+static bool is_c64(weft_array *x) { return weft_dtype_of(x) == WEFT_C64; }
+static weft_array *widened(weft_array *x) { return is_c64(x) ? weft_cast(x, WEFT_C128) : x; }
 
 static weft_array *is_diagonal(weft_array *a) {
   weft_array *like = weft_cast(weft_real(a), WEFT_I64);
@@ -114,8 +118,10 @@ static int determinant_jvp(void *ctx, weft_array *const x[], weft_array *const d
 
 void complex_determinant(weft_array *a, weft_array *y[3]) {
   static const weft_rules rules = { .vjp = determinant_vjp, .jvp = determinant_jvp };
-  determinant(a, y);
-  weft_custom(1, &a, 3, y, &rules);
+  weft_array *x = widened(a);
+  determinant(x, y);
+  weft_custom(1, &x, 3, y, &rules);
+  for (int i = 0; i < 3 && is_c64(a); i++) y[i] = weft_cast(y[i], i == 1 ? WEFT_F32 : WEFT_C64);
 }
 
 /* ---- what linear.c asks for ---- */
@@ -145,10 +151,11 @@ static weft_array *triangle(weft_array *a, weft_array *b, bool is_upper, bool is
 }
 
 weft_array *complex_solved(enum system system, weft_array *a, weft_array *b, bool is_upper, bool is_unit) {
+  weft_array *m = widened(a), *right = widened(b), *y = right;
   switch (system) {
     case BY_LU: return of_columns(weft_solve(blocks(a), columns(b)));
-    case BY_TRIANGLE: return triangle(a, b, is_upper, is_unit);
-    case BY_CHOLESKY: return triangle(conjugate_turned(a), triangle(a, b, false, false), true, false);
+    case BY_TRIANGLE: y = triangle(m, right, is_upper, is_unit); break;
+    case BY_CHOLESKY: y = triangle(conjugate_turned(m), triangle(m, right, false, false), true, false); break;
   }
-  return b;
+  return weft_cast(y, weft_dtype_of(b));
 }
