@@ -129,7 +129,7 @@ SCOPED(what_is_no_bin_is_an_error_that_says_which_element) {
   EXPECT_TEXT(weft_message(), "weft_bincount: element 2 is 9, and there are 9 bins");
   y = weft_histogram(f64s(2, (double[]){ 1, 2 }), f64s(3, (double[]){ 0, 2, 1 }), NULL, 0);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
-  EXPECT_TEXT(weft_message(), "weft_histogram: edges ascend: 1 comes after 2");
+  EXPECT_TEXT(weft_message(), "weft_histogram: edges ascend: edge 2 is nan, or below the one before");
   y = weft_histogram(f64s(1, (double[]){ 1 }), weft_histogram_edges(f64s(2, (double[]){ 1, NAN }), 2, NULL, NULL), NULL, 0);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ARG);
   y = weft_digitize(f64s(1, (double[]){ 1 }), f64s(3, (double[]){ 0, 2, 1 }), 0);

@@ -259,6 +259,49 @@ TEST(a_function_of_the_host_is_not_called_with_what_fails) {
   }
 }
 
+/* ---- Arguments of which a function reads nothing ---- */
+
+/* Of x and u; of x a function reads only how long it is: numbers, what it makes of u, or as many places as u has that are not zero,
+ * which only a run tells. */
+enum { NUMBERS, OF_THE_OTHER, IN_PARTS, N_KINDS };
+static weft_function *unread(int kind) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[2] = { weft_input(WEFT_F32, WEFT_DIMS(N)), weft_input(WEFT_F32, WEFT_DIMS(N)) }, *places = NULL, *y;
+  if (kind == IN_PARTS) weft_nonzero(in[1], &places);
+  y = weft_full(WEFT_F32, WEFT_DIMS(N), 3);
+  if (kind == OF_THE_OTHER) y = weft_cumsum(in[1], 0);
+  if (kind == IN_PARTS) y = weft_add(y, weft_sum(weft_cast(places, WEFT_F32), WEFT_ALL));
+  return weft_compile(body, 2, in, 1, &y);
+}
+
+static weft_array *called(weft_function *f, weft_array *x, weft_array *u) {
+  weft_array *in[2] = { x, u }, *y;
+  weft_call(f, 2, in, 1, &y);
+  return y;
+}
+
+TEST(a_call_fails_with_an_argument_of_which_it_reads_nothing) {
+  for (int kind = 0; kind < N_KINDS; kind++)
+    for (int how = 0; how < 8; how++) {
+      bool is_started = how & 1, is_asked = how & 2, is_host = how & 4;
+      far_begin(FAR_WHEN_WAITED_FOR);
+      weft_scope *s = weft_scope_open();
+      weft_function *f = unread(kind);
+      weft_array *u = far_ramp(N), *good = at(u, N - 1), *bad = at(u, N), *y;
+      float got[N];
+      if (is_started) EXPECT_OK(weft_eval_async(1, &bad));
+      if (is_host) weft_set(WEFT_DEVICE, 0);
+      for (int i = 0; i < 3; i++) EXPECT_OK(weft_read(called(f, plus(good, i), u), WEFT_F32, got, sizeof got));
+      EXPECT(got[N - 1] == (kind == NUMBERS ? 3 : kind == OF_THE_OTHER ? N * (N - 1) / 2 : 3 + N * (N - 1) / 2));
+      y = called(f, bad, u);
+      if (is_asked) EXPECT_OK(weft_eval_async(1, &y));
+      expect_index_error(weft_read(y, WEFT_F32, got, sizeof got));
+      EXPECT_OK(weft_wait(0, NULL, 10)); /* it was heard of */
+      weft_scope_discard(s);
+      far_end();
+    }
+}
+
 /* ---- The device fails while somebody asks ---- */
 
 TEST(words_that_cannot_be_read_may_be_asked_for_again) {

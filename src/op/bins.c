@@ -11,6 +11,10 @@ struct bins_attr { enum bins_of of; };
 
 /* ---- with edges ---- */
 
+static struct failure *not_above(int64_t edge, uint64_t origin) {
+  return fail(WEFT_ERR_ARG, origin, "weft_histogram: edges ascend: edge %lld is nan, or below the one before", (long long)edge);
+}
+
 #define NUMBER float
 #define NAME(x) x##_f32
 #include "op/bins_loops.h"
@@ -185,7 +189,7 @@ static struct failure *tell_bin(const struct library_call *c, int64_t place, int
   return not_a_bin(c, place % last_dim(&c->in[0]), value, n_bins(c));
 }
 static struct failure *tell_edge(const struct library_call *c, int64_t place, int64_t value) {
-  return (void)place, (void)value, fail(WEFT_ERR_ARG, c->origin, "weft_histogram: edges ascend");
+  return (void)value, not_above(place % last_dim(&c->in[1]), c->origin);
 }
 static library_tell *const tell[] = { tell_bin, tell_edge };
 

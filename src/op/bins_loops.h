@@ -23,8 +23,7 @@ static struct failure *NAME(ruler_set)(struct NAME(ruler) *r, const void *edges,
   *r = (struct NAME(ruler)){ edges, n, 1, 0, 0, false }; /* no number is not below 1 and not above 0 */
   if (n <= 0) return NULL;
   for (int64_t i = 0; i <= n; i++) {
-    double x = (double)r->edge[i], before = (double)r->edge[i ? i - 1 : 0];
-    if (!(x >= before)) return fail(WEFT_ERR_ARG, origin, "weft_histogram: edges ascend: %g comes after %g", x, before);
+    if (!(r->edge[i] >= r->edge[i ? i - 1 : 0])) return not_above(i, origin);
   }
   r->low = r->edge[0], r->high = r->edge[n], r->scale = (NUMBER)n / (r->high - r->low);
   r->is_even = n_x / 4 >= n && NAME(is_even)(r);

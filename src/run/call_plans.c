@@ -10,14 +10,16 @@
 #include "run/eval.h"
 #include "run/show.h"
 #include "run/tape.h"
+#include "run/verdict.h"
 
 struct call_plan {
   struct call_plan *next;
   int n_items;              /* results that are wanted */
   int64_t *word;            /* device and library, which results, and of each argument sizes and strides */
   struct plan *plan;        /* NULL: sizes depend on values, so the body is evaluated part by part */
-  int n_leaves;
-  int *input;               /* by leaf: which input it is, or -1: captured */
+  int n_leaves;             /* of the plan */
+  int n_unread;             /* inputs that the body does not reach: a call fails with them as with the others */
+  int *input;               /* by leaf: which input it is, or -1: captured. Behind them those that are not read */
   struct node **captured;   /* by leaf */
   bool *is_constant;        /* the same: it is captured */
   atomic_bool has_run;      /* then what its products pack of constants is kept: who calls but once has no use for it */
@@ -222,6 +224,22 @@ static void drop_items(const struct weft_function *f, struct node **out) {
   mem_free(out);
 }
 
+/* Which inputs the body does not reach. */
+static bool note_unread(const struct weft_function *f, struct node *const leaf[], int n, struct node *const target[],
+                        struct call_plan *e) {
+  struct node_list l;
+  graph_lock();
+  bool ok = walk(&l, n, target, eval_stops);
+  e->input = ok ? mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + f->n_in + 1)) : NULL;
+  for (int k = 0; e->input && k < f->n_in; k++) {
+    bool is_read = leaf[k]->slot >= 0 && leaf[k]->slot < l.n && l.node[leaf[k]->slot] == leaf[k];
+    if (!is_read) e->input[e->n_leaves + e->n_unread++] = k;
+  }
+  if (ok) node_list_free(&l);
+  graph_unlock();
+  return e->input;
+}
+
 static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
                                  int n, struct node *const item[], struct call_plan *e) {
   struct node **out, **target;
@@ -229,11 +247,11 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
   if (failure) return failure;
   if (eval_is_clear(n, target)) e->plan = eval_plan_leaves(n, target, f->rewrites, &e->n_leaves, &e->captured, &failure);
+  if (!failure && !note_unread(f, leaf, n, target, e)) failure = no_memory();
   drop_items(f, out);
-  if (!e->plan) return failure; /* NULL: part by part */
-  e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
-  e->is_constant = mem_alloc((size_t)e->n_leaves + 1);
-  if (!e->input || !e->is_constant) return no_memory();
+  if (failure || !e->plan) return failure; /* NULL: part by part */
+  e->is_constant = mem_alloc((size_t)(e->n_leaves + e->n_unread + 1));
+  if (!e->is_constant) return no_memory();
   for (int i = 0; i < e->n_leaves; i++) {
     e->input[i] = -1;
     for (int k = 0; k < f->n_in; k++) if (e->captured[i] == leaf[k]) e->input[i] = k;
@@ -287,15 +305,15 @@ static struct node *leaf_from(const struct call_plan *e, int i, struct node *con
 /* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
 static struct failure *run_entry(struct call_plan *e, int n, struct node *item[], struct node *const in[],
                                  const struct heirs *heirs) {
-  struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
+  int n_leaves = e->n_leaves + e->n_unread, made = 0;
+  struct node *few[32], **leaf = n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)n_leaves);
   bool ok = leaf != NULL;
-  int made = 0;
-  for (; ok && made < e->n_leaves; made += ok) {
+  for (; ok && made < n_leaves; made += ok) {
     struct node *from = leaf_from(e, made, in);
     ok = (leaf[made] = from->op == &op_scalar ? number_leaf(from) : from) != NULL;
   }
   const bool *is_constant = atomic_load_explicit(&e->has_run, memory_order_relaxed) ? e->is_constant : NULL;
-  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf, is_constant, heirs) : no_memory();
+  struct failure *f = ok ? eval_claimed(n, item, e->plan, n_leaves, leaf, is_constant, heirs) : no_memory();
   if (!is_constant) atomic_store_explicit(&e->has_run, true, memory_order_relaxed);
   for (int i = 0; i < made; i++) if (leaf[i] != leaf_from(e, i, in)) node_release(leaf[i]);
   if (leaf != few) mem_free(leaf);
@@ -348,6 +366,9 @@ static struct failure *run_written(struct call_plan *e, struct weft_function *f,
 static struct failure *run_parts(struct call_plan *e, struct weft_function *f, int n, struct node *item[],
                                  struct node *const in[]) {
   for (int i = 0; i < n; i++) if (!node_is_known(item[i])) return no_size(item[i]);
+  struct failure *unread = NULL;
+  for (int i = 0; i < e->n_unread && !unread; i++) unread = node_verdict(in[e->input[i]]);
+  if (unread) return unread;
   struct tape *tape = atomic_load_explicit(&e->tape, memory_order_acquire);
   bool has_numbers = false;
   for (int i = 0; i < f->n_in; i++) has_numbers |= in[i]->op == &op_scalar;
@@ -481,15 +502,19 @@ struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struc
 
 /* ---- without a job ---- */
 
-/* Numbers are brought along; all others are there. */
+/* Numbers are brought along. */
+static bool is_trusted(const struct node *n) { return n->op == &op_scalar || !n->value->verdict; }
 static bool is_there(const struct node *n, const struct device *d) {
-  return n->op == &op_scalar || (buffer_is_there(n->value->buf, d) && !n->value->verdict);
+  return n->op == &op_scalar || buffer_is_there(n->value->buf, d);
 }
 
 static bool only_enqueues(const struct call_plan *e, struct node *const in[]) {
   if (!e || !e->plan || !e->plan->only_enqueues) return false;
   if (eval_settings()->cancel && device_may_stop(e->plan)) return false; /* somebody has to wait, to stop it */
-  for (int i = 0; i < e->n_leaves; i++) if (!is_there(leaf_from(e, i, in), e->plan->device)) return false;
+  for (int i = 0; i < e->n_leaves + e->n_unread; i++) {
+    const struct node *n = leaf_from(e, i, in);
+    if (!is_trusted(n) || (i < e->n_leaves && !is_there(n, e->plan->device))) return false;
+  }
   return true;
 }
 

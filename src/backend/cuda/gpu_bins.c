@@ -23,7 +23,7 @@ entry bins_edges(E* edges, s64* checks, u64 each, u64 all) {
     E before = x;
     if (i % each != 0) { before = edges[i - 1]; }
     bool is_good = x >= before;
-    if (!is_good) { atom_min(checks[4], s64(i % each)); }
+    if (!is_good) { atom_min(checks[4], s64(i)); }
   }
 }
   )
