@@ -110,6 +110,33 @@ TEST(a_fetch_that_fails_in_the_background_is_heard_of_when_all_is_awaited) {
   weft_scope_discard(s);
 }
 
+/* An update that fails and is seen to, before or after a fetch of another scope fails, which nobody sees. */
+TEST(a_failure_that_nobody_has_seen_is_told_though_one_before_it_has_been_seen) {
+  for (int order = 0; order < 3; order++)
+    for (int many = 1; many <= 200; many += 199) {
+      weft_scope *s = weft_scope_open();
+      weft_array *w = number(1), *u[200];
+      float got;
+      for (int i = 0; i < many; i++) {
+        u[i] = number(2);
+        weft_scope *first = weft_scope_open();
+        weft_update(u[i], out_of_range(u[i]));
+        EXPECT_OK(weft_scope_close_async(first));
+        if (order == 0) EXPECT_INT(weft_wait(1, &u[i], -1), WEFT_ERR_INDEX);
+      }
+      weft_scope *second = weft_scope_open();
+      weft_fetch(out_of_range(weft_add(w, w)), WEFT_F32, &got, sizeof got);
+      EXPECT_OK(weft_scope_close_async(second));
+      weft_array *y = weft_add(w, w);
+      EXPECT_OK(weft_eval_async(1, &y));
+      if (order == 1) EXPECT_OK(weft_wait(1, &y, -1)); /* both have failed */
+      for (int i = 0; order && i < many; i++) EXPECT_INT(weft_wait(1, &u[i], -1), WEFT_ERR_INDEX);
+      EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_INDEX);
+      EXPECT_OK(weft_wait(0, NULL, -1));
+      weft_scope_discard(s);
+    }
+}
+
 TEST(what_a_failed_update_feeds_fails_with_the_first_cause) {
   weft_scope *s = weft_scope_open();
   weft_array *w = number(1), *v = number(2);

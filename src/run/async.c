@@ -23,6 +23,7 @@ static _Thread_local bool is_here, is_waiting, is_put_off; /* is_waiting: this t
 static _Thread_local uint64_t last_started; /* n_started after this thread's last one */
 
 enum { IDLE_SECONDS = 2, MOST = 1024, MOST_OPEN = 64 }; /* who starts more waits until there are fewer: each holds memory */
+enum { MOST_FAILED = 64 };                              /* of a thread, that are kept until it looks */
 
 bool job_is_here(void) { return is_here; }
 bool job_is_put_off(void) { return is_here && is_put_off; }
@@ -51,15 +52,32 @@ static struct job *next_job(void) {
   return first && first->needs_caller ? NULL : take();
 }
 
-static bool has_failed(uint64_t thread) {
-  for (const struct job *j = ended; j; j = j->next) if (j->thread == thread && j->failure) return true;
-  return false;
+static void drop(struct job *j) {
+  failure_release(j->failure);
+  verdict_release(j->verdict);
+  mem_free(j);
 }
 
-/* Somebody will want to know: the first failure of each thread that nobody has seen, and what may still fail. */
+/* How many failures of the thread nobody has seen, and the last of them. Those that somebody has seen in an array go. */
+static int unseen(uint64_t thread, struct job **newest) {
+  int n = 0;
+  for (struct job **at = &ended, *j; (j = *at);) {
+    bool is_one = j->thread == thread && j->failure, is_seen = is_one && !j->tells_of_more && failure_seen(j->failure, false);
+    if (is_seen) *at = j->next, drop(j);
+    else at = &j->next, n += is_one, *newest = is_one ? j : *newest;
+  }
+  return n;
+}
+
+/* Somebody will want to know: the failures that nobody has seen, and what may still fail. Of very many the last that is kept is
+ * told for the others, also if it has been seen meanwhile. */
 static bool matters(const struct job *j) {
-  if (!j->thread) return false;
-  return j->failure ? !failure_seen(j->failure, false) && !has_failed(j->thread) : verdict_is_open(j->verdict);
+  struct job *newest = NULL;
+  if (!j->thread || !j->failure) return j->thread && verdict_is_open(j->verdict);
+  if (failure_seen(j->failure, false)) return false;
+  if (unseen(j->thread, &newest) < MOST_FAILED) return true;
+  newest->tells_of_more = true;
+  return false;
 }
 
 static void keep(struct job *j) {
@@ -82,12 +100,6 @@ static struct job *take_open(void) {
 }
 
 /* ---- Running ---- */
-
-static void drop(struct job *j) {
-  failure_release(j->failure);
-  verdict_release(j->verdict);
-  mem_free(j);
-}
 
 static void perform(struct job *j) {
   struct eval_settings *mine = eval_settings(), before = *mine;
@@ -266,8 +278,9 @@ struct failure *job_failure(void) {
   struct failure *first_one = NULL;
   for (struct job *j; (j = take_ended());) {
     struct failure *f = j->failure ? failure_retain(j->failure) : verdict_await(j->verdict);
+    bool is_news = f && !first_one && (j->tells_of_more || !failure_seen(f, false));
     drop(j);
-    if (f && !first_one && !failure_seen(f, false)) first_one = f;
+    if (is_news) first_one = f;
     else failure_release(f);
   }
   return first_one;
