@@ -91,7 +91,8 @@ TEST(a_failure_nobody_waits_for_makes_all_updated_arrays_bad) {
   EXPECT_INT(weft_check(weft_add(v, other)), WEFT_ERR_INDEX);
   EXPECT_INT(weft_state_of(v, NULL), WEFT_FAILED);
   EXPECT(got == 77);
-  EXPECT_OK(weft_wait(0, NULL, -1)); /* it has been seen */
+  EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_INDEX); /* of w it has been seen, of the fetch not */
+  EXPECT_OK(weft_wait(0, NULL, -1));
   EXPECT(read_one(other) == 3);
   weft_scope_discard(s);
 }
@@ -135,6 +136,38 @@ TEST(a_failure_that_nobody_has_seen_is_told_though_one_before_it_has_been_seen) 
       EXPECT_OK(weft_wait(0, NULL, -1));
       weft_scope_discard(s);
     }
+}
+
+/* A fetch behind an update that fails, in its scope or in another one; the array says so, to this thread or another one. */
+static void *see(void *w) {
+  EXPECT_INT(weft_wait(1, (weft_array *[]){ w }, -1), WEFT_ERR_INDEX);
+  return NULL;
+}
+
+TEST(a_fetch_that_fails_is_told_though_its_cause_has_been_seen) {
+  for (int how = 0; how < 4; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *w = number(1), *next = out_of_range(w);
+    weft_scope *step = weft_scope_open();
+    pthread_t other;
+    float got = 77;
+    weft_update(w, next);
+    if (how & 1) {
+      EXPECT_OK(weft_scope_close_async(step));
+      step = weft_scope_open();
+      next = weft_add(w, w);
+    }
+    weft_fetch(next, WEFT_F32, &got, sizeof got);
+    weft_status status = weft_scope_close_async(step);
+    if (how & 2) {
+      EXPECT_INT(pthread_create(&other, NULL, see, w), 0);
+      pthread_join(other, NULL);
+    } else see(w);
+    EXPECT_INT(status ? status : weft_wait(0, NULL, -1), WEFT_ERR_INDEX);
+    EXPECT_OK(weft_wait(0, NULL, -1));
+    EXPECT(got == 77);
+    weft_scope_discard(s);
+  }
 }
 
 TEST(what_a_failed_update_feeds_fails_with_the_first_cause) {

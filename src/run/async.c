@@ -62,21 +62,21 @@ static void drop(struct job *j) {
 static int unseen(uint64_t thread, struct job **newest) {
   int n = 0;
   for (struct job **at = &ended, *j; (j = *at);) {
-    bool is_one = j->thread == thread && j->failure, is_seen = is_one && !j->tells_of_more && failure_seen(j->failure, false);
+    bool is_one = j->thread == thread && j->failure, is_seen = is_one && !j->tells_anyway && failure_seen(j->failure, false);
     if (is_seen) *at = j->next, drop(j);
     else at = &j->next, n += is_one, *newest = is_one ? j : *newest;
   }
   return n;
 }
 
-/* Somebody will want to know: the failures that nobody has seen, and what may still fail. Of very many the last that is kept is
- * told for the others, also if it has been seen meanwhile. */
+/* Somebody will want to know: the failures that nobody has seen, and what may still fail. Of very many the last that is kept
+ * stands for the others. */
 static bool matters(const struct job *j) {
   struct job *newest = NULL;
   if (!j->thread || !j->failure) return j->thread && verdict_is_open(j->verdict);
-  if (failure_seen(j->failure, false)) return false;
+  if (!j->tells_anyway && failure_seen(j->failure, false)) return false;
   if (unseen(j->thread, &newest) < MOST_FAILED) return true;
-  newest->tells_of_more = true;
+  newest->tells_anyway = true;
   return false;
 }
 
@@ -278,7 +278,7 @@ struct failure *job_failure(void) {
   struct failure *first_one = NULL;
   for (struct job *j; (j = take_ended());) {
     struct failure *f = j->failure ? failure_retain(j->failure) : verdict_await(j->verdict);
-    bool is_news = f && !first_one && (j->tells_of_more || !failure_seen(f, false));
+    bool is_news = f && !first_one && (j->tells_anyway || !failure_seen(f, false));
     drop(j);
     if (is_news) first_one = f;
     else failure_release(f);

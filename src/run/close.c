@@ -261,6 +261,7 @@ weft_status weft_scope_close_async(weft_scope *s) {
   if (!f && !promise) f = no_memory();
   if (!f) {
     c->job.run = run_job;
+    c->job.tells_anyway = c->n_fetches;
     c->job.end = end_job;
     for (int i = 0; i < c->n_updates; i++) if (eval_device(c->promise[i])) device_started();
     job_start(&c->job); /* before anybody can see a promise: whoever builds on one comes later */

@@ -75,7 +75,7 @@ struct job {
   struct failure *failure;
   struct verdict *verdict;              /* of what it has enqueued; NULL: nothing is open */
   bool needs_caller;                    /* it has been put off: whoever waits runs it */
-  bool tells_of_more;                   /* its failure stands for others, of which there were too many */
+  bool tells_anyway;                    /* of its failure, though it was seen elsewhere: a fetch failed that says so nowhere */
   struct job *next;
 };
 void job_start(struct job *);           /* takes it over. If no thread is to be had it runs here and now */
