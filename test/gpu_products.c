@@ -61,6 +61,7 @@ static const struct half_case { int64_t batch, m, n, k; bool turn_a, turn_b; flo
   { 1, 64, 64, 64, true, true, 0 }, { 2, 72, 136, 200, false, false, 0 }, { 3, 40, 48, 72, true, true, 0 },
   { 1, 33, 47, 65, false, false, 0 }, { 2, 33, 47, 65, true, true, 0 }, { 1, 136, 264, 128, false, true, 0 },
   { 1, 32, 32, 8, false, false, 0 }, { 1, 40, 40, 1, false, false, 0 }, { 2, 64, 64, 0, false, false, 0 },
+  { 1, 33, 64, 1, true, false, 0 }, { 2, 33, 63, 1, true, false, 0 }, { 1, 136, 72, 1, true, false, 0 }, { 1, 40, 33, 1, true, true, 0 },
   { 1, 33, 56, 1304, false, false, 0 }, /* a library may add such a long sum in parts: not in halves */
   { 1, 250, 704, 136, false, false, 0 }, { 1, 256, 520, 72, true, true, 0 }, { 1, 256, 512, 200, true, false, 0 },
   { 1, 8, 64, 64, false, false, 0 }, { 0, 64, 64, 64, false, false, 0 }, { 1, 48, 48, 600, false, false, NAN },

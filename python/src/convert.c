@@ -472,7 +472,7 @@ static int open_dims(weft_array *a, int *rank, int64_t dims[]) {
     if (dims[i] >= 0) continue;
     weft_status s = weft_eval(1, &a); /* what is in the way, unless it is a name */
     if (s && s != WEFT_ERR_NO_VALUE) return raise_status(s), -1;
-    dims[i] = WEFT_ANY;
+    dims[i] = s ? WEFT_ANY : weft_dim(a, i); /* what was in the way once, as a device that failed, may be so no more */
   }
   return 0;
 }

@@ -59,11 +59,19 @@ static int neighbours(const struct shape_class *shape, const struct kir_stmt *lo
   return d >= 0 ? d : axis_along(shape, load, v);
 }
 
+/* Bit d: axis d of the load moves with the row or column of y, or with k. */
+static unsigned tile_axes(const struct kir_stmt *load, int v, int k) {
+  unsigned axes = 0;
+  for (int d = 0; d < load->n_at; d++) if (survey_mentions(load->at[d], v) || survey_mentions(load->at[d], k)) axes |= 1u << d;
+  return axes;
+}
+
 bool ptx_has_halves(const struct survey *s, const struct shape_class *shape, struct ptx_plan *plan) {
   const struct survey_product *x = &s->product;
   if (!x->is_there || s->is_exact) return false;
   plan->halves_bufs[0] = x->a->buf, plan->halves_axis[0] = neighbours(shape, x->a, x->row->var, x->step);
   plan->halves_bufs[1] = x->b->buf, plan->halves_axis[1] = neighbours(shape, x->b, x->lane->var, x->step);
+  plan->halves_moves[0] = tile_axes(x->a, x->row->var, x->step), plan->halves_moves[1] = tile_axes(x->b, x->lane->var, x->step);
   weft_dtype a = (weft_dtype)s->k->bufs[x->a->buf].dtype, b = (weft_dtype)s->k->bufs[x->b->buf].dtype;
   bool may_reorder = a == WEFT_F32 ? shape->tf32 : (a == WEFT_F16 || a == WEFT_BF16) && !shape->in_order;
   return a == b && may_reorder && plan->halves_axis[0] >= 0 && plan->halves_axis[1] >= 0;
@@ -456,14 +464,17 @@ void ptx_halves(struct printer *p, int form) {
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
 
-/* Chunks of 16 bytes are aligned: those of an operand's first element, and steps along all axes but the one with neighbours. */
+/* Chunks of 16 bytes are aligned: those of an operand's first element, and steps along all axes but the one with neighbours. A
+ * tile goes beyond the matrix: no byte is read there, but addresses are to be aligned all the same, also along an axis of one. */
 static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
   const struct ptx_buf *b = &p->bufs[p->halves_bufs[i]];
   const struct bound *x = &bufs[p->halves_bufs[i]];
   int chunk = CHUNK_BYTES / kir_width((weft_dtype)b->dtype);
   if ((uintptr_t)x->data % CHUNK_BYTES) return false;
-  for (int d = 0; d < b->rank; d++)
-    if (d != p->halves_axis[i] && x->stride[d] % chunk && ptx_size(&b->dims[d], sizes, args) > 1) return false;
+  for (int d = 0; d < b->rank; d++) {
+    bool moves = p->halves_moves[i] >> d & 1 || ptx_size(&b->dims[d], sizes, args) > 1;
+    if (d != p->halves_axis[i] && x->stride[d] % chunk && moves) return false;
+  }
   return true;
 }
 

@@ -76,7 +76,8 @@ struct ptx_plan {
   struct ptx_lin product_rows, product_columns, product_batch;
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
-  int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours */
+  int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours; */
+  unsigned halves_moves[2]; /* bit d: a tile moves along axis d */
   bool is_librarys;         /* a product of f32 or f64 that was asked to be a library's */
   const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
   weft_dtype floats_dtype;
