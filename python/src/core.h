@@ -186,7 +186,7 @@ PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[], walk_functions[];
 extern PyMethodDef fetch_functions[], file_functions[], host_functions[], names_functions[];
 int host_raise(const char *message);                 /* raises what a function has raised that the message tells of, and is -1;
-                                                        0: there is none, or it is long ago */
+                                                        0: there is none, or it is very long ago */
 extern PyTypeObject scope_type, function_type, thunk_type, loop_type, cond_type, compiled_type;
 PyObject *function_make(weft_function *, PyTypeObject *flavour, int n, int m); /* of n arrays, with m results of that flavour;
                                                         takes part in owning it */

@@ -52,27 +52,49 @@ static int store_all(const struct called *c, PyObject *results, const weft_block
  * A function is called by who waits, perhaps for another job than its own, so an exception is put aside under a number, which is
  * the status that the function fails with and thus stands in the message. Who is told of it first raises the exception, who asks
  * again one of the same class made of the same arguments, so that nothing here holds the frames of a failure that was seen. Those
- * of the last MOST_RAISED failures are kept. The GIL is held, or `aside`. */
-enum { MOST_RAISED = 16, FIRST_RAISED = 1000000 };
+ * of the last MOST_RAISED failures are kept, and of the last MOST_TOLD what they said. The GIL is held, or `aside`. */
+enum { MOST_RAISED = 16, MOST_TOLD = 128, FIRST_RAISED = 1000000 };
 GUARD(aside);
 static struct raised { int number; PyObject *type, *value, *trace, *args; } raised[MOST_RAISED];
+static struct told { int number; char text[120]; } told[MOST_TOLD];
+
+/* "LookupError: no", as it stands below a traceback. */
+static void tell(struct told *t, PyObject *value) {
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
+  snprintf(t->text, sizeof t->text, "%s%s%s", value ? Py_TYPE(value)->tp_name : "an exception", s && *s ? ": " : "", s ? s : "");
+  Py_XDECREF(text);
+  PyErr_Clear();
+}
 
 static int put_aside(void) {
   static int n_raised;
   struct raised new = { 0 };
+  struct told said;
   PyErr_Fetch(&new.type, &new.value, &new.trace);
   PyErr_NormalizeException(&new.type, &new.value, &new.trace);
   if (new.trace) PyException_SetTraceback(new.value, new.trace);
   new.args = PyObject_GetAttrString(new.value, "args");
   PyErr_Clear();
+  tell(&said, new.value);
   guard(aside);
   n_raised = n_raised % FIRST_RAISED + 1;
-  new.number = FIRST_RAISED + n_raised;
-  struct raised *r = &raised[n_raised % MOST_RAISED], old = *r;
+  said.number = new.number = FIRST_RAISED + n_raised;
+  struct raised *r = &raised[new.number % MOST_RAISED], old = *r;
   *r = new;
+  told[said.number % MOST_TOLD] = said;
   unguard(aside);
   Py_XDECREF(old.type), Py_XDECREF(old.value), Py_XDECREF(old.trace), Py_XDECREF(old.args);
-  return new.number;
+  return said.number;
+}
+
+/* Of an exception that is no longer kept. */
+static int raise_told(const struct told *t) {
+  PyObject *line = origin_text(weft_blame());
+  if (line == Py_None) PyErr_Format(PyExc_RuntimeError, "host: the function raised %s", t->text);
+  else if (line) PyErr_Format(PyExc_RuntimeError, "host: the function raised %s (%U)", t->text, line);
+  Py_XDECREF(line);
+  return -1;
 }
 
 int host_raise(const char *message) {
@@ -80,16 +102,18 @@ int host_raise(const char *message) {
   const char *at = strstr(message, words);
   int number = at ? atoi(at + sizeof words - 1) : 0;
   struct raised *r = &raised[(unsigned)number % MOST_RAISED];
+  struct told said;
   PyObject *value = NULL, *trace = NULL, *type = NULL, *args = NULL;
   guard(aside);
   if (number >= FIRST_RAISED && r->number == number) {
     value = r->value, trace = r->trace, type = Py_NewRef(r->type), args = Py_XNewRef(r->args);
     r->value = r->trace = NULL;
   }
+  said = told[(unsigned)number % MOST_TOLD];
   unguard(aside);
   if (!value && args) value = PyObject_Call(type, args, NULL);
   Py_XDECREF(type), Py_XDECREF(args);
-  if (!value) return PyErr_Clear(), 0;
+  if (!value) return PyErr_Clear(), number >= FIRST_RAISED && said.number == number ? raise_told(&said) : 0;
   PyErr_Restore(Py_NewRef(Py_TYPE(value)), value, trace);
   return -1;
 }

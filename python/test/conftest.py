@@ -1,4 +1,4 @@
-"""Every test leaves nothing behind: no node of an expression, no byte of an array."""
+"""Every test leaves nothing behind: no node of an expression, no byte of an array, no failure that nobody has looked for."""
 import gc
 import os
 import sys
@@ -32,6 +32,7 @@ def nothing_is_left():
     settle()
     nodes, used = weft.live_nodes(), weft.get_active_memory()  # pytest holds the frames of tests that failed before
     yield
+    weft._core.wait_all()
     settle()
     collects = weft.live_nodes() > nodes
     for _ in range(3):  # what a function of C's refers to, as those that SciPy minimises, is garbage only when that is gone

@@ -217,3 +217,6 @@ def test_exceptions_that_nobody_looks_for_are_let_go():
     for _ in range(16):
         fail(True)
     assert not any(ref() for ref in seen)
+    with pytest.raises(RuntimeError, match=r"^host: the function raised LookupError: no \(.*test_host.py:\d+\)$"):
+        weft._core.wait_all()  # the first of those that nobody has looked for
+    weft._core.wait_all()
