@@ -1,6 +1,7 @@
 /* gpu_wide.c -- kernels whose threads take neighbours together, and rows that stay in registers, on the GPU against the host: the
  * same bits for every dtype, for lengths around what fits, and for views that are not aligned. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "backend/cuda/cuda.h"
@@ -300,6 +301,63 @@ TEST(cuda_rows_that_bulk_copies_bring_may_have_nans_and_infinities) {
     expect_streamed(WEFT_F32, 17, 4104, which, 0, true);
     expect_streamed(WEFT_F32, 9, 16384, which, 0, true);
   }
+}
+
+/* Powers of one array and their sums, all wanted: the rows of each would have to stay until they are folded. */
+static void expect_many_folds(weft_dtype t, int n) {
+  enum { MOST = 16, ROWS = 5, COLUMNS = 4096 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = matrix(t, ROWS, COLUMNS), *y[MOST];
+  static uint8_t got[2][MOST][ROWS * 8];
+  size_t bytes = ROWS * (size_t)weft_dtype_bytes(t);
+  EXPECT_OK(weft_eval(1, &x));
+  for (int device = 0; device < 2; device++) {
+    weft_scope *one = weft_scope_open();
+    weft_array *power = weft_mul(x, weft_scalar(0.01));
+    weft_set(WEFT_DEVICE, device);
+    for (int i = 0; i < n; i++) y[i] = weft_sum(power, 1), power = weft_mul(power, x);
+    EXPECT_OK(weft_eval(n, y));
+    for (int i = 0; i < n; i++) EXPECT_OK(weft_read(y[i], t, got[device][i], bytes));
+    weft_scope_discard(one);
+  }
+  for (int i = 0; i < n; i++) EXPECT(!memcmp(got[0][i], got[1][i], bytes));
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
+/* From three to more than any device has shared memory for. */
+TEST(cuda_rows_of_many_folds_have_the_bits_of_the_host) {
+  for (int n = 3; n <= 15 && has_gpu(); n += 4) expect_many_folds(WEFT_F64, n), expect_many_folds(WEFT_F32, n);
+  if (has_gpu()) expect_many_folds(WEFT_F32, 16);
+}
+
+struct own_length { int64_t columns; int n_wrong; };
+
+static void *soften_often(void *of) {
+  struct own_length *o = of;
+  weft_set(WEFT_DEVICE, 1);
+  for (int k = 0; k < 20; k++) {
+    weft_scope *s = weft_scope_open();
+    float got[3] = { 0 };
+    weft_array *x = weft_mul(weft_full(WEFT_F32, WEFT_DIMS(3, o->columns), 2), weft_scalar(k + 1));
+    weft_array *y = weft_sum(weft_softmax(weft_add(x, weft_arange(WEFT_F32, 0, (double)o->columns, 1)), 1), 1);
+    bool is_wrong = weft_eval(1, &x) || weft_read(weft_squeeze(y, 1), WEFT_F32, got, sizeof got) || !(got[0] > 0.999f && got[0] < 1.001f);
+    if (is_wrong) o->n_wrong++;
+    weft_scope_discard(s);
+  }
+  return NULL;
+}
+
+/* Rows that stay in shared memory, of lengths that want different amounts of it, by one kernel from two threads. */
+TEST(cuda_rows_of_two_lengths_go_at_the_same_time) {
+  struct own_length o[2] = { { 20000, 0 }, { 16000, 0 } };
+  pthread_t other;
+  if (!has_gpu()) return;
+  EXPECT(!pthread_create(&other, NULL, soften_often, &o[1]));
+  soften_often(&o[0]);
+  pthread_join(other, NULL);
+  EXPECT_INT(o[0].n_wrong + o[1].n_wrong, 0);
+  weft_set(WEFT_DEVICE, 0);
 }
 
 /* One kernel on views that begin anywhere, of sizes that come again: how the first was launched is remembered, and not for all. */

@@ -177,7 +177,8 @@ struct device {
                                    they may not, so kernels are to be without such stores. NULL: kernels keep the order */
   bool (*relays)(const struct device *, const struct relayed *); /* faster in one kernel than in one along rows and one along
                                    columns; of sizes alone, all else 0: perhaps. NULL: none is */
-  bool (*attends)(const struct device *); /* kernels that are attention go tile by tile; NULL: they do not */
+  bool (*attends)(const struct device *, const struct kir_attention *); /* kernels that are attention go tile by tile, and there is
+                                   room for tiles of that part, dtype, d and e. NULL: they do not */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */
   int (*wait)(const struct event *);     /* FAILED: the device is lost, and what was to be done by then */

@@ -245,11 +245,16 @@ static weft_dtype find_operands(struct work *w, const struct soft_found *f, stru
   return (weft_dtype)in[0]->dtype;
 }
 
+static bool has_room(const struct work *w, enum kir_attention_part part, weft_dtype t, int64_t d, int64_t e) {
+  return w->device->attends(w->device, &(struct kir_attention){ .part = part, .dtype = (uint8_t)t, .d = (int)d, .e = (int)e });
+}
+
 /* y: the product p v; NULL: only derivatives are wanted. */
 static bool find_whole(struct work *w, struct node *y, struct node *v, struct soft_found *f) {
   struct node *in[4] = { 0 };
   weft_dtype t = find_operands(w, f, v, in);
-  if (in[1]->dtype != t || in[2]->dtype != t || !is_attended(t) || !has_good_sizes(f, v)) return !w->no_memory;
+  if (in[1]->dtype != t || in[2]->dtype != t || !is_attended(t) || !has_good_sizes(f, v) ||
+      !has_room(w, KIR_ATTEND, t, last(f->scores->in[0], 1), last(v, 1))) return !w->no_memory;
   struct attend_attr a = { .part = KIR_ATTEND, .scale = (float)f->scale, .is_banded = f->is_banded, .band = f->band,
       .has_mask = f->mask != NULL,
                            .out = { y ? stored_as(w, y, t) : (uint8_t)t } };
@@ -370,12 +375,13 @@ static uint8_t grad_stored_as(struct work *w, const struct grad_found *g, weft_d
 
 static bool put_grads(struct work *w, const struct soft_found *f, const struct grads_found *g, struct node *dy, weft_dtype t) {
   struct node *more[3] = { dy, f->lse, delta_of(w, dy, f->y) }, *n;
+  int64_t d = last(f->scores->in[0], 1), e = last(f->values, 1);
   if (!more[2]) return false;
-  if (g->dq.product) {
+  if (g->dq.product && has_room(w, KIR_ATTEND_QUERY, t, d, e)) {
     n = grad_node(w, f, KIR_ATTEND_QUERY, more, grad_stored_as(w, &g->dq, t), 0);
     if (!n || !put_grad(w, &g->dq, n, 0)) return false;
   }
-  if (!g->dk.product && !g->dv.product) return true;
+  if ((!g->dk.product && !g->dv.product) || !has_room(w, KIR_ATTEND_KEY, t, d, e)) return true;
   n = grad_node(w, f, KIR_ATTEND_KEY, more, grad_stored_as(w, &g->dk, t), grad_stored_as(w, &g->dv, t));
   return n && put_grad(w, &g->dk, n, 0) && put_grad(w, &g->dv, n, 1);
 }
@@ -422,7 +428,7 @@ static bool find_one(struct work *w, struct soft_found *f) {
 bool attention_find(struct work *w) {
   struct soft_found found[MOST_FOUND];
   int n_found = 0;
-  if (!w->fuse || !w->is_loose || !w->device || !w->device->attends || !w->device->attends(w->device)) return true;
+  if (!w->fuse || !w->is_loose || !w->device || !w->device->attends) return true;
   for (int i = 0, n = w->list->n; i < n && n_found < MOST_FOUND; i++) {
     struct soft_found *f = &found[n_found];
     if (!find_soft(w->list->node[i], f)) continue;

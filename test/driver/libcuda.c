@@ -1,5 +1,6 @@
 /* libcuda.c -- the functions of libcuda.so.1 that weft asks for, on the machine of machine.h: everything is done when it is
  * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the devices have. WEFT_TEST_DRIVER_CAPABILITY: 90 is 9.0, 80 unless it is said.
+ * Blocks of threads have as much shared memory as they do there.
  * WEFT_TEST_DRIVER_DEVICES: how many there are, up to 8. A kernel that goes wrong, or touches memory of another device, says so on
  * stderr and loses all of them, as an illegal access does.
  *
@@ -18,14 +19,13 @@
 typedef int result;
 typedef void *handle;
 enum { MOST_PARAMS = 256 };
-enum { SHARED_BYTES = 227 << 10 }; /* most of a block */
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_CODE = 200, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
 static struct piece { uint64_t at; size_t bytes; int device; } *pieces;
 enum { MOST_DEVICES = 8 };
 static char context[MOST_DEVICES];       /* by device: the address of one is its context */
-static _Thread_local int current;        /* the device of the context that this thread has entered */
+static _Thread_local handle entered;     /* the context that is this thread's; NULL: none is */
 static int n_pieces, last_piece;
 static size_t taken;
 static result lost;                      /* 0: they are not */
@@ -151,18 +151,36 @@ API(cuDeviceGet, int *d, int i) { TRY; return *d = i, OK; }
 API(cuDeviceGetName, char *name, int room, int d) { TRY; return (void)d, snprintf(name, (size_t)room, "a machine for PTX"), OK; }
 API(cuDeviceTotalMem_v2, size_t *bytes, int d) { TRY; return (void)d, *bytes = total(), OK; }
 
+enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, SHARED = 97 };
+
+static int capability(void) {
+  const char *s = getenv("WEFT_TEST_DRIVER_CAPABILITY");
+  return s ? atoi(s) : 80;
+}
+
+/* Of a block of threads, if it asks for it. */
+static int most_shared(void) {
+  int c = capability();
+  return (c == 80 || c == 87 ? 163 : c < 90 || c >= 120 ? 99 : 227) << 10;
+}
+
 API(cuDeviceGetAttribute, int *x, int which, int d) {
   TRY;
   (void)d;
-  const char *s = getenv("WEFT_TEST_DRIVER_CAPABILITY");
-  int capability = s ? atoi(s) : 80;
-  *x = which == 16 ? 4 : which == 75 ? capability / 10 : which == 76 ? capability % 10 : which == 97 ? SHARED_BYTES : 0; /* 16:
-      processors, 97: shared memory */
+  *x = which == PROCESSORS ? 4 : which == CAPABILITY_MAJOR ? capability() / 10 : which == CAPABILITY_MINOR ? capability() % 10
+     : which == SHARED ? most_shared() : 0;
   return OK;
 }
 
 API(cuDevicePrimaryCtxRetain, handle *c, int d) { TRY; return *c = &context[d], OK; }
-API(cuCtxSetCurrent, handle c) { TRY; return current = (int)((char *)c - context), OK; }
+API(cuCtxSetCurrent, handle c) { TRY; return entered = c, OK; }
+API(cuCtxGetCurrent, handle *c) { return *c = entered, OK; }
+
+/* The device of the context that this thread has entered; -1: it has entered none, or that of somebody else. */
+static int current(void) {
+  uintptr_t at = (uintptr_t)entered - (uintptr_t)context;
+  return at < MOST_DEVICES ? (int)at : -1;
+}
 
 API(cuGetErrorString, result r, const char **text) {
   *text = r == NO_MEMORY ? "out of memory" : r == BAD_PTX ? "a PTX JIT compilation failed" : r == LOST ? "unspecified launch failure"
@@ -309,8 +327,10 @@ int test_driver_links(void) { return atomic_load(&n_links); } /* PTX compiled so
 
 API(cuModuleUnload, handle m) { TRY; return module_free(m), OK; }
 
+enum { UNASKED_SHARED = 48 << 10 }; /* what is declared among it */
+
 /* A function is an entry and the module it is of. */
-struct function { const struct module *m; const struct entry *e; };
+struct function { const struct module *m; const struct entry *e; _Atomic int most_shared; };
 
 API(cuModuleGetFunction, handle *f, handle module, const char *name) {
   TRY;
@@ -318,14 +338,33 @@ API(cuModuleGetFunction, handle *f, handle module, const char *name) {
   for (int i = 0; i < m->n_entries; i++) {
     if (strcmp(m->entries[i].name, name)) continue;
     struct function *x = malloc(sizeof *x); /* as long as the process */
-    *x = (struct function){ m, &m->entries[i] };
+    *x = (struct function){ m, &m->entries[i], UNASKED_SHARED - (int)m->entries[i].shared_bytes };
     return *f = x, OK;
   }
   return NOT_FOUND;
 }
 
-API(cuFuncSetAttribute, handle f, int which, int x) { TRY; return (void)f, which == 8 && x > SHARED_BYTES ? INVALID : OK; } /* 8: of
-      shared memory */
+enum { FUNCTION_SHARED = 8 };
+
+API(cuFuncGetAttribute, int *x, int which, handle f) {
+  TRY;
+  return *x = atomic_load(&((struct function *)f)->most_shared), which == FUNCTION_SHARED ? OK : INVALID;
+}
+
+API(cuFuncSetAttribute, handle f, int which, int x) {
+  TRY;
+  struct function *fn = f;
+  bool is_less = x < atomic_load(&fn->most_shared); /* who makes it less takes it from threads that are about to launch */
+  if (which != FUNCTION_SHARED || is_less || x + (int)fn->e->shared_bytes > most_shared()) return INVALID;
+  return atomic_store(&fn->most_shared, x), OK;
+}
+
+/* Whether such a launch is one that a GPU takes. */
+static bool is_possible(const struct function *f, const unsigned grid[3], const unsigned block[3], unsigned shared) {
+  unsigned threads = block[0] * block[1] * block[2], most = f->e->most_threads ? (unsigned)f->e->most_threads : 1024;
+  return grid[0] && grid[1] && grid[2] && threads && threads <= most && grid[0] <= INT32_MAX && grid[1] <= 65535 && grid[2] <= 65535 &&
+         block[2] <= 64 && (int)shared <= atomic_load(&f->most_shared);
+}
 
 static bool is_known(uint64_t there, size_t bytes) {
   for (int i = 0; i < n_pieces; i++) if (is_inside(&pieces[i], there, bytes)) return true;
@@ -388,8 +427,8 @@ API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
   const struct function *x = f;
   (void)extra;
   atomic_fetch_add(&n_launches, 1);
-  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || x->e->n_params > MOST_PARAMS) return INVALID;
-  struct work now = { .f = x, .device = current, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared };
+  struct work now = { .f = x, .device = current(), .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared };
+  if (now.device < 0 || !is_possible(x, now.grid, now.block, shared) || x->e->n_params > MOST_PARAMS) return INVALID;
   for (int i = 0; i < x->e->n_params; i++) memcpy(&now.param[i], params[i], sizeof now.param[i]);
   pthread_mutex_lock(&lock);
   struct work *later = recorded(stream);
@@ -409,15 +448,15 @@ API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
   TRY;
   atomic_fetch_add(&n_others, 1);
   pthread_mutex_lock(&lock);
-  void *p = lost || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void *p = lost || current() < 0 || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (p) {
     memset(p, is_idle() ? 0 : 0xdd, bytes);
     pieces = realloc(pieces, (size_t)(n_pieces + 1) * sizeof *pieces);
-    pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes, current };
+    pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes, current() };
     taken += bytes;
   }
   *at = (uint64_t)(uintptr_t)p;
-  result r = lost ? lost : p ? OK : NO_MEMORY;
+  result r = lost ? lost : current() < 0 ? INVALID : p ? OK : NO_MEMORY;
   pthread_mutex_unlock(&lock);
   return r;
 }
@@ -624,6 +663,7 @@ API(cuGraphExecKernelNodeSetParams_v2, handle graph, handle node, const struct n
   struct graph *g = graph;
   size_t at = (uintptr_t)node;
   if (!at || at > (size_t)g->n || g->w[at - 1].f != p->entry) return INVALID;
+  if (!is_possible(p->entry, p->grid, p->block, p->shared_bytes)) return INVALID;
   struct work *w = &g->w[at - 1];
   pthread_mutex_lock(&lock);
   memcpy(w->grid, p->grid, sizeof w->grid);
@@ -658,7 +698,7 @@ API(cuGraphLaunch, handle h, handle stream) {
 
 /* For a library beside: the device that this thread has entered. */
 int test_driver_device(void);
-int test_driver_device(void) { return current; }
+int test_driver_device(void) { return current(); }
 
 /* For a library beside: whether the stream records, and then calls it with `of`, from malloc, whenever that is run. */
 bool test_driver_defer(handle stream, void (*call)(void *of), void *of);

@@ -51,6 +51,8 @@ struct entry {
   struct number *numbers;     /* what operands of those are beside registers */
   int n_numbers, n_own;       /* n_own: so many come first that each thread has of its own */
   bool meets;                 /* its threads wait for each other */
+  int most_threads;           /* of a block; 0: not said */
+  size_t shared_bytes;        /* declared, of what it names */
 };
 
 struct module {

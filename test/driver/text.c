@@ -24,8 +24,7 @@ struct reader {
   bool *is_pred;             /* by register */
   int n_typed;
   int *label_at;
-  char (*shared)[100];
-  size_t *shared_at;
+  struct shared { char name[100]; size_t at, bytes; int named_by; } *shared; /* named_by: number of the entry, from 1 on */
   int n_shared;
 };
 
@@ -125,8 +124,12 @@ static uint64_t number(const char *w) {
 }
 
 static bool symbol(struct reader *r, const char *w, struct arg *a) {
-  for (int i = 0; i < r->n_shared; i++)
-    if (!strcmp(r->shared[i], w)) return *a = (struct arg){ ARG_SHARED, 0, r->shared_at[i] }, true;
+  for (int i = 0; i < r->n_shared; i++) {
+    struct shared *x = &r->shared[i];
+    if (strcmp(x->name, w)) continue;
+    if (r->e && x->named_by != r->m->n_entries) r->e->shared_bytes += x->bytes, x->named_by = r->m->n_entries;
+    return *a = (struct arg){ ARG_SHARED, 0, x->at }, true;
+  }
   for (int i = 0; i < r->m->n_tables; i++)
     if (!strcmp(r->m->tables[i].name, w)) return *a = (struct arg){ ARG_GLOBAL, 0, (uint64_t)(uintptr_t)r->m->tables[i].data }, true;
   if (!strcmp(w, "stack") && r->e && r->e->local_bytes) return *a = (struct arg){ ARG_LOCAL, 0, 0 }, true;
@@ -368,7 +371,8 @@ static void entry(struct reader *r) {
   }
   r->e->n_params = r->param.n;
   skip(r);
-  while (*r->s && *r->s != '{') r->s++;
+  for (; *r->s && *r->s != '{'; r->s++)
+    if (!strncmp(r->s, ".maxntid", 8)) r->e->most_threads = atoi(r->s + 8);
   body(r);
   forget(&r->reg);
   free(r->is_pred), r->is_pred = NULL, r->n_typed = 0;
@@ -390,11 +394,11 @@ static void memory(struct reader *r, bool is_shared) {
   if (!accept(r, ']')) word(r, w), n = (size_t)strtoull(w, NULL, 0), expect(r, ']');
   if (is_shared) {
     r->shared = grown(r->shared, r->n_shared, sizeof *r->shared);
-    r->shared_at = grown(r->shared_at, r->n_shared, sizeof *r->shared_at);
-    copy_word(r->shared[r->n_shared], 100, name);
-    r->m->shared_bytes = (r->m->shared_bytes + align - 1) / align * align;
-    r->shared_at[r->n_shared++] = r->m->shared_bytes;
-    r->m->shared_bytes += (n * (size_t)type_bytes(t) + 15) / 16 * 16;
+    struct shared *x = &r->shared[r->n_shared++];
+    copy_word(x->name, sizeof x->name, name);
+    x->at = (r->m->shared_bytes + align - 1) / align * align, x->bytes = (n * (size_t)type_bytes(t) + 15) / 16 * 16;
+    x->named_by = 0;
+    r->m->shared_bytes = x->at + x->bytes;
   } else {
     struct table x = { .bytes = n * (size_t)type_bytes(t), .data = calloc(n + 1, (size_t)type_bytes(t)) };
     copy_word(x.name, sizeof x.name, name);
@@ -428,7 +432,6 @@ struct module *module_parse(const char *ptx, char *why, size_t room) {
   free(r.meanings);
   free(r.label_at);
   free(r.shared);
-  free(r.shared_at);
   if (!*why) return r.m;
   module_free(r.m);
   return NULL;

@@ -99,7 +99,7 @@ static void renew_node(const struct cuda_launch *l, int n, const uint64_t params
   if (is_same(b, x, l, params)) return;
   struct node_params p = { x->entry, { l->grid[0], l->grid[1], l->grid[2] }, { l->block[0], l->block[1], l->block[2] },
                            (unsigned)l->shared_bytes, pointers, NULL, NULL, NULL };
-  if (cu.graph_set_node(b->graph, x->node, &p)) is_spoilt = true;
+  if (cuda_allow_shared(x->entry, l->shared_bytes) || cu.graph_set_node(b->graph, x->node, &p)) is_spoilt = true;
   memcpy(x->grid, l->grid, sizeof x->grid);
   memcpy(x->block, l->block, sizeof x->block);
   x->shared_bytes = l->shared_bytes;

@@ -585,7 +585,10 @@ static bool may_reorder(void) {
 }
 static bool multiplies_halves(const struct device *d) { return (void)d, may_reorder() && lt_name(); }
 static bool multiplies(const struct device *d) { return (void)d, lt_name() != NULL; }
-static bool attends(const struct device *d) { return (void)d, may_reorder(); }
+static bool attends(const struct device *d, const struct kir_attention *a) {
+  struct ptx_machine m = cuda_machine(gpu_of(d));
+  return may_reorder() && ptx_attends(&m, gpu_of(d)->capability, a);
+}
 static bool relays(const struct device *d, const struct relayed *r) {
   struct ptx_machine m = cuda_machine(gpu_of(d));
   return gpu_of(d)->capability >= 90 && ptx_relays(&m, r);

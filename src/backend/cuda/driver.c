@@ -366,6 +366,19 @@ int cuda_find(struct gpu *g, struct cuda_module *m, const char *name, struct cud
   return s;
 }
 
+/* The driver refuses a launch with more than was allowed before. That never becomes less: another thread may be about to launch the
+ * same entry with more. */
+int cuda_allow_shared(handle f, size_t bytes) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  int now = 0;
+  if (bytes <= 32 << 10) return CUDA_OK; /* the limit of 48 KB counts what the entry declares itself, too */
+  pthread_mutex_lock(&lock);
+  int s = cuda_status(cu.ask_function(&now, FUNCTION_SHARED_BYTES, f), "asking for shared memory");
+  if (!s && now < (int)bytes) s = cuda_status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)bytes), "asking for shared memory");
+  pthread_mutex_unlock(&lock);
+  return s;
+}
+
 enum { EARLY = 6 }; /* the attribute of a launch that CUDA calls programmatic stream serialization */
 
 static int start_early(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
@@ -379,9 +392,7 @@ static int start_early(struct gpu *g, const struct cuda_launch *l, void *pointer
 
 int cuda_start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
   handle f = (handle)l->entry;
-  int s = 0;
-  if (l->shared_bytes > 32 << 10) /* the limit of 48 KB counts what the entry declares itself, too */
-    s = cuda_status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)l->shared_bytes), "asking for shared memory");
+  int s = cuda_allow_shared(f, l->shared_bytes);
   if (s) return s;
   if (l->is_early && !cuda_is_recording()) return start_early(g, l, pointers);
   return cuda_status(cu.launch(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],

@@ -42,6 +42,7 @@ struct launch_config {       /* as CUlaunchConfig */
   X(cuLinkDestroy, link_free, (handle))                                                                               \
   X(cuModuleUnload, unload, (handle))                                                                                 \
   X(cuModuleGetFunction, find, (handle *, handle, const char *))                                                      \
+  X(cuFuncGetAttribute, ask_function, (int *, int, handle))                                                           \
   X(cuFuncSetAttribute, set_function, (handle, int, int))                                                             \
   X(cuLaunchKernel, launch, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,    \
                              void **, void **))                                                                       \
@@ -140,7 +141,8 @@ struct gpu {
 int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */
 void cuda_say(const char *doing, const char *what);
 void cuda_repeat(const char *message);                 /* of another thread: it becomes this one's */
-int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
+int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's, until cuda_leave */
+int cuda_allow_shared(handle entry, size_t bytes);     /* before it is launched with so much dynamic shared memory */
 
 bool cuda_is_drained(struct gpu *);                    /* waits for the compute queue; false: something may still run, so nothing
                                                           that it uses is given back. Context entered */

@@ -133,7 +133,7 @@ static void all_tiles(struct printer *p, struct ptx_attention *t, const char *en
 }
 
 static struct ptx_attention attention_of(struct printer *p, const struct kir_attention *a, bool is_aligned) {
-  bool by_groups = attend_is_by_groups(p->plan, a);
+  bool by_groups = attend_is_by_groups(p->plan->by_groups, a);
   return (struct ptx_attention){
     .a = a, .part = a->part, .is_key = a->part == KIR_ATTEND_KEY, .is_grad = a->part != KIR_ATTEND,
     .n_operands = a->part == KIR_ATTEND ? 1 : 2, .by_groups = by_groups, .is_late = attend_is_late(a, by_groups),

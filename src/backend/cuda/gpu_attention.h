@@ -91,7 +91,7 @@ static inline int attend_up(int n, int to) { return (n + to - 1) / to * to; } /*
 
 /* gpu_attention_shape.c */
 struct attend_form { int groups, blocks; }; /* groups of a block of threads; blocks that are to find room on a processor, 0: any */
-bool attend_is_by_groups(const struct ptx_plan *, const struct kir_attention *);
+bool attend_is_by_groups(bool by_groups, const struct kir_attention *); /* of those that could be */
 struct attend_form attend_form_of(const struct kir_attention *, bool by_groups);
 bool attend_is_late(const struct kir_attention *, bool by_groups);
 int attend_fragments(const struct kir_attention *, bool by_groups);   /* of 16 rows, a warp's */

@@ -11,7 +11,7 @@ static const struct attend_form form_of_large_heads = { 2, 0 }, form_by_warps = 
   [KIR_ATTEND] = { 2, 2 }, [KIR_ATTEND_QUERY] = { 2, 2 }, [KIR_ATTEND_KEY] = { 1, 3 }
 };
 
-bool attend_is_by_groups(const struct ptx_plan *p, const struct kir_attention *a) { return p->by_groups && a->dtype != WEFT_F32; }
+bool attend_is_by_groups(bool by_groups, const struct kir_attention *a) { return by_groups && a->dtype != WEFT_F32; }
 struct attend_form attend_form_of(const struct kir_attention *a, bool by_groups) {
   return !by_groups ? form_by_warps : a->d <= 64 && a->e <= 64 ? forms[a->part] : form_of_large_heads;
 }
@@ -43,10 +43,14 @@ static int shared_bytes(const struct kir_attention *a, bool by_groups) {
   return attend_own_bytes(a, by_groups) + stages_of(a, by_groups) * attend_stage_bytes(a, by_groups) + turn_bytes;
 }
 
+bool ptx_attends(const struct ptx_machine *m, int capability, const struct kir_attention *a) {
+  return (size_t)shared_bytes(a, attend_is_by_groups(ptx_by_groups(capability), a)) <= m->shared_bytes;
+}
+
 bool ptx_attention_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], struct ptx_shape *s) {
   const struct kir_attention *a = p->attention;
   if (!a) return false;
-  bool by_groups = attend_is_by_groups(p, a);
+  bool by_groups = attend_is_by_groups(p->by_groups, a);
   int64_t rows = ptx_size(&p->attention_rows, sizes, args), a_block = attend_rows(a, by_groups);
   int64_t blocks = rows > 0 ? (rows - 1) / a_block + 1 : 0;
   for (int i = 0; i < a->n_batch; i++) blocks *= ptx_size(&p->attention_batch[i], sizes, args);

@@ -78,8 +78,10 @@ static bool row_shape(const struct ptx_plan *p, const struct ptx_machine *m, int
     long_shape(p, m, threads, s);
     return s->is_wide = s->is_long = true;
   }
+  int64_t bytes = (int64_t)p->wide.n_folds * n * p->wide.fold_bytes;
+  if (bytes + (int64_t)p->partial_bytes + MERGED_BYTES > (int64_t)m->shared_bytes) return false; /* too many folds of a row */
   s->block[0] = threads;
-  s->shared_bytes = (size_t)(p->wide.n_folds * n * p->wide.fold_bytes);
+  s->shared_bytes = (size_t)bytes;
   s->row_bytes = s->scratch_bytes = 0;
   return s->is_wide = true;
 }

@@ -490,7 +490,7 @@ static void print_attention(struct printer *p, struct text *out, struct ptx_plan
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, int capability, struct text *out, struct ptx_plan *plan,
                const char **why) {
-  *plan = (struct ptx_plan){ .arena = arena_new(), .capability = capability, .by_groups = capability == 90 };
+  *plan = (struct ptx_plan){ .arena = arena_new(), .capability = capability, .by_groups = ptx_by_groups(capability) };
   struct printer p = { .k = k, .shape = shape, .plan = plan, .arena = plan->arena };
   if (!plan->arena) return *why = "", false;
   if (k->attention) survey_nothing(&p.survey, k, p.arena);

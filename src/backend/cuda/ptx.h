@@ -90,7 +90,7 @@ struct ptx_plan {
   const struct kir_attention *attention; /* NULL, or the entries go tile by tile along these sizes; .. */
   const char *aligned_entry; /* .. this one where operands are aligned */
   int capability;           /* of the device: 90 is 9.0 */
-  bool by_groups;           /* halves are multiplied by wgmma, in modules for compute capability 9.0 alone */
+  bool by_groups;           /* ptx_by_groups */
   struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   const char *wide_entry, *long_entry, *shifted_entry, *loose_entry;
@@ -211,6 +211,9 @@ struct ptx_shape {
   int64_t block_length;
 };
 
+/* Halves are multiplied by wgmma, in modules for that compute capability alone. */
+static inline bool ptx_by_groups(int capability) { return capability == 90; }
+
 /* k is verified and legalised. False: cannot, and why says what is missing ("": out of memory). */
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *, int capability, struct text *out, struct ptx_plan *,
                const char **why); /* capability: of the device, 90 is 9.0 */
@@ -219,6 +222,8 @@ bool ptx_is_one_number(const struct ptx_plan *); /* in_order, and all that itera
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
+/* Whether a block of threads has room for the tiles of such a kernel. */
+bool ptx_attends(const struct ptx_machine *, int capability, const struct kir_attention *);
 /* The shape of a kernel that is attention; false: it is none. */
 bool ptx_attention_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
 /* Turns it into that of aligned_entry, where its operands stand so. */
