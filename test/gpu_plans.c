@@ -562,6 +562,113 @@ TEST(cuda_loops_in_kernels_stop_when_cancelled) {
   }
 }
 
+/* A loop that takes its time, and behind it what takes an array of the host, which its upload is behind the loop for if it goes to
+ * memory that was given back shortly before: `rows` of 1000 floats. */
+static weft_array *iterated_and_more(int64_t steps, int64_t rows) {
+  weft_array *y = weft_mul(weft_reshape(drawn_floats(WEFT_DIMS(1000), 2), WEFT_DIMS(1, 1000)), weft_scalar(0.5));
+  float *host = calloc((size_t)(rows * 1000), sizeof *host);
+  int64_t dims[] = { rows, 1000 };
+  EXPECT_OK(weft_eval(1, &y));
+  weft_scope *s = weft_scope_open();
+  weft_array *given[8];
+  for (int i = 0; i < 8; i++) given[i] = weft_mul(weft_full(WEFT_F32, WEFT_DIMS(rows, 1000), i + 1), y);
+  EXPECT_OK(weft_eval(8, given));
+  weft_scope_discard(s);
+  weft_loop *l = weft_loop_open(weft_integer(steps));
+  weft_array *c = weft_loop_carry(l, y);
+  weft_loop_next(l, c, weft_add(weft_mul(c, weft_scalar(0.5)), weft_scalar(1)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_array *more = weft_from(WEFT_F32, 2, dims, host);
+  free(host);
+  return weft_cumsum(weft_add(last, more), 0);
+}
+
+/* .. and as soon where an upload is behind the loop: few bytes, and more than go through pinned memory at a time. */
+TEST(cuda_loops_with_uploads_behind_them_stop_when_cancelled) {
+  static const int64_t rows[] = { 1, 8000 };
+  if (!has_gpu()) return;
+  weft_set(WEFT_DEVICE, 1);
+  for (int k = 0; k < (is_interpreted() ? 1 : 2); k++) {
+    weft_scope *s = weft_scope_open();
+    static volatile int flag;
+    pthread_t other;
+    weft_array *few = iterated_and_more(50, rows[k]);
+    EXPECT_OK(weft_eval(1, &few));
+    weft_array *y = iterated_and_more(is_interpreted() ? 60 : INT64_C(10000000000), rows[k]);
+    flag = is_interpreted();
+    if (!is_interpreted()) EXPECT(!pthread_create(&other, NULL, set_soon, (void *)(uintptr_t)&flag));
+    weft_cancel_when(&flag);
+    double begin = now();
+    EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+    weft_cancel_when(NULL);
+    float sum = sum_of_three(), took = (float)(now() - begin);
+    printf("%9.3f ms  until the kernel was gone, of which 100 are the wait\n", 1e3 * took);
+    EXPECT(took < 2 && sum == sum);
+    if (is_interpreted()) EXPECT_OK(weft_eval(1, &y));
+    else pthread_join(other, NULL);
+    weft_scope_discard(s);
+  }
+}
+
+/* ---- Callers that use the driver, too ---- */
+
+static int (*context_of_thread)(void **);
+static const char *entered_by; /* NULL: no call has changed the context */
+
+static void expect_context(void *own, const char *after) {
+  void *now = NULL;
+  EXPECT_INT(context_of_thread(&now), 0);
+  if (now != own && !entered_by) entered_by = after;
+}
+
+/* The context that a thread comes with is its own after every call, whatever that enqueues, waits for or gives back. */
+TEST(cuda_leaves_the_context_of_the_caller) {
+  static char others;
+  void *lib = has_gpu() && is_interpreted() ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
+  void *of[2] = { lib ? dlsym(lib, "cuCtxSetCurrent") : NULL, lib ? dlsym(lib, "cuCtxGetCurrent") : NULL };
+  int (*enter)(void *) = NULL;
+  float got[64];
+  if (!of[0] || !of[1]) { test_skip("there is no driver with contexts that are nobody's"); return; }
+  memcpy(&enter, &of[0], sizeof enter), memcpy(&context_of_thread, &of[1], sizeof context_of_thread);
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  EXPECT_INT(enter(&others), 0);
+  entered_by = NULL;
+#define KEEPS_(call) do { call; expect_context(&others, #call); } while (0)
+  weft_array *x = drawn_floats(WEFT_DIMS(64, 64), 1), *y, *z, *i = weft_arange(WEFT_I32, 0, 8, 1);
+  KEEPS_(EXPECT_OK(weft_eval(1, &x)));
+  y = weft_matmul(weft_exp(x), x);
+  KEEPS_(EXPECT_OK(weft_eval(1, &y)));
+  KEEPS_(EXPECT_OK(weft_read(weft_slice(y, 1, 0, 1, 1), WEFT_F32, got, sizeof got)));
+  y = weft_sort(weft_take(x, 1, &i), 0);
+  KEEPS_(EXPECT_OK(weft_eval_async(1, &y)));
+  KEEPS_(EXPECT_OK(weft_wait(1, &y, 60)));
+  KEEPS_((void)weft_state_of(y, NULL));
+  y = iterated(10, 1);
+  KEEPS_(EXPECT_OK(weft_eval(1, &y)));
+  z = weft_add(x, drawn_floats(WEFT_DIMS(64), 2));
+  KEEPS_((void)weft_show(1, &z, "ptx"));
+  KEEPS_((void)weft_show(1, &z, "plan"));
+  KEEPS_((void)weft_stream(1));
+  KEEPS_((void)weft_get(WEFT_BYTES_USED));
+  weft_scope *function = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(64, 64)), *out = weft_tanh(weft_matmul(in, in));
+  weft_function *f = weft_compile(function, 1, &in, 1, &out);
+  for (int k = 0; k < 4; k++) {
+    KEEPS_(weft_call(f, 1, &x, 1, &y));
+    KEEPS_(EXPECT_OK(weft_eval(1, &y)));
+  }
+  KEEPS_(weft_set(WEFT_BYTES_CACHE, 0));
+  KEEPS_(weft_set(WEFT_BYTES_CACHE, -1));
+  KEEPS_(weft_scope_discard(s));
+  weft_set(WEFT_DEVICE, 0);
+#undef KEEPS_
+  if (entered_by) printf("after %s\n", entered_by);
+  EXPECT(!entered_by);
+  EXPECT_INT(enter(NULL), 0);
+}
+
 /* In a child of a process that uses the device: an error with a text, no crash. */
 TEST(cuda_in_a_forked_child_is_an_error) {
   if (!has_gpu()) return;

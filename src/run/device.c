@@ -327,6 +327,16 @@ static void begin_stop(struct tour *t) {
   note(t, t->d->stop_open(t->d, &t->r->stop));
 }
 
+/* What goes to the device behind a long kernel may have to wait for it, and whoever waits there does not look at the flag. */
+static void bring_leaf(void *of, int *store, enum store_use use) {
+  if (is_leaf(of, *store)) to_device(of, store, use);
+}
+
+static void bring_leaves(struct tour *t) {
+  for (int i = 0; t->r->stop.at && !t->failure && i < t->p->schedule->n_steps; i++)
+    if (plan_is_on_device(t->p, i)) step_stores(t->p->schedule, i, bring_leaf, t);
+}
+
 struct failure *device_await(const struct device *d, const struct run *r) {
   if (!r->stop.at) return NULL;
   int64_t began = clock_ns();
@@ -454,6 +464,7 @@ static void run_steps(struct tour *t) {
   if (!t->failure) begin_checks(t);
   begin_stop(t);
   find_gifts(t);
+  bring_leaves(t);
   if (!t->failure && !run_bundled(t)) run_one_by_one(t);
   await_or_stop(t);
   end_gifts(t);

@@ -293,9 +293,11 @@ static struct failure *steps_there(struct replaying *f, struct run *r, const str
   return enqueue_steps(f, r, 0, most, f->outside[f->l->spare], 0);
 }
 
-static struct failure *leave_there(const struct replaying *f, const struct device *d, int64_t n) {
+static struct failure *leave_there(const struct replaying *f, const struct run *r, const struct device *d, int64_t n) {
   const struct replay *l = f->l;
+  struct failure *stopped = l->length.store >= 0 ? device_await(d, r) : NULL; /* the upload may have to wait for the steps */
   int how = DEVICE_OK;
+  if (stopped) return stopped;
   for (int k = 0; !how && k < l->n_carry; k++)
     if (l->last[k].store >= 0)
       how = d->copy(d, number(at(f, &l->last[k], l->leaf_size[l->n_seq + k], 0)), number(f->outside[l->ping[2 * k + (n & 1)]]),
@@ -315,7 +317,7 @@ static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *
   f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
   struct failure *why = f.base && f.leaf ? NULL : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   if (!why) why = p->is_there[i] ? steps_there(&f, r, p->device, &n) : steps(&f, r, &n);
-  if (!why && p->is_there[i]) why = leave_there(&f, p->device, n);
+  if (!why && p->is_there[i]) why = leave_there(&f, r, p->device, n);
   else if (!why) leave(&f, n);
   mem_free(f.base);
   mem_free(f.leaf);

@@ -17,6 +17,8 @@ bool cuda_available(void);                            /* there is at least one *
 bool cuda_is_there(const struct gpu *);
 const char *cuda_message(void);                       /* what the last failure on this thread was */
 const char *cuda_text(const struct gpu *);            /* NULL: there is none */
+void cuda_leave(void);                                /* at the end of what others call: a context that this thread came with is its
+                                                         current one again. One that came without any keeps ours */
 struct ptx_machine cuda_machine(const struct gpu *);
 
 /* gpu_memory.c: device memory, aligned to 256, ordered by the compute queue, with a cache. */
@@ -40,6 +42,7 @@ bool cuda_is_past(struct gpu *, enum queue, uint64_t point);
 
 /* With streams of others: a CUstream, 0 or 1 the default one, 2 the thread's. */
 int cuda_stop_open(struct gpu *, struct stop *);      /* see struct device */
+int cuda_stop(struct gpu *, const struct stop *);
 int cuda_words_take(struct gpu *, int n, uint64_t *at);
 void cuda_words_give(struct gpu *, uint64_t at, int n, bool are_clean);
 void *cuda_stream(struct gpu *);                      /* the compute queue; NULL: there is none */

@@ -41,6 +41,7 @@ static void code_free(struct code *c) {
   ptx_plan_free(&c->plan);
   text_free(&c->ptx);
   mem_free(c);
+  cuda_leave();
 }
 
 /* NULL: there is no such part. */
@@ -133,6 +134,7 @@ static void show_module(void *of, const char *ptx) {
 static void show_machine_code(const struct code *c, struct text *out) {
   struct showing x = { c->gpu, true, out };
   show_module(&x, text_of(&c->ptx));
+  cuda_leave();
 }
 
 /* ---- Memory of a launch ------------------------------------------------------------------------------------------------- */
@@ -467,6 +469,7 @@ int cuda_run(const struct code *c, const struct launch *l, double *ms) {
   cuda_give(c->gpu, s.checks, (size_t)c->plan.n_checks * sizeof(struct finding_words));
   give_pieces(&s);
   arena_free(s.arena);
+  cuda_leave();
   return r;
 }
 
@@ -481,16 +484,24 @@ const struct backend backend_cuda = {
 
 static struct gpu *gpu_of(const struct device *d) { return d->self; }
 
+/* The end of what may have entered the context, and of what enqueues or waits: the kernels that have lost the device are named. */
+static int left(int how) { return cuda_leave(), how; }
+static int done(const struct device *d, int how) { return left(cuda_blame(gpu_of(d), how)); }
+
 static bool is_there(const struct device *d) { return cuda_is_there(gpu_of(d)); }
 static const char *text_of_device(const struct device *d) { return cuda_text(gpu_of(d)); }
 static struct device_bytes bytes_there(const struct device *d) { return cuda_bytes(gpu_of(d)); }
 static void set_peak(const struct device *d, int64_t bytes) { cuda_set_peak(gpu_of(d), bytes); }
-static void set_limits(const struct device *d, int64_t limit, int64_t cache) { cuda_set_limits(gpu_of(d), limit, cache); }
-static bool is_lost(const struct device *d) { return cuda_is_lost(gpu_of(d)); }
-static void give(const struct device *d, uint64_t at, size_t bytes) { cuda_give(gpu_of(d), at, bytes); }
-static uint64_t record(const struct device *d, enum queue q) { return cuda_record(gpu_of(d), q); }
-static int wait(const struct event *e) { return cuda_blame(gpu_of(e->device), cuda_wait(gpu_of(e->device), e->queue, e->at)); }
-static bool is_past(const struct event *e) { return cuda_is_past(gpu_of(e->device), e->queue, e->at); }
+static void set_limits(const struct device *d, int64_t limit, int64_t cache) { cuda_set_limits(gpu_of(d), limit, cache), cuda_leave(); }
+static bool is_lost(const struct device *d) { return left(cuda_is_lost(gpu_of(d))); }
+static void give(const struct device *d, uint64_t at, size_t bytes) { cuda_give(gpu_of(d), at, bytes), cuda_leave(); }
+static int wait(const struct event *e) { return done(e->device, cuda_wait(gpu_of(e->device), e->queue, e->at)); }
+static bool is_past(const struct event *e) { return left(cuda_is_past(gpu_of(e->device), e->queue, e->at)); }
+
+static uint64_t record(const struct device *d, enum queue q) {
+  uint64_t point = cuda_record(gpu_of(d), q);
+  return cuda_leave(), point;
+}
 
 static int compile_there(const struct device *d, const struct kir_kernel *k, const struct shape_class *shape, struct code **out,
                          const char **why) {
@@ -499,37 +510,36 @@ static int compile_there(const struct device *d, const struct kir_kernel *k, con
 
 static int take(const struct device *d, size_t bytes, uint64_t *at, struct event *since) {
   uint64_t point = 0;
-  int how = cuda_take(gpu_of(d), bytes, at, &point);
+  int how = left(cuda_take(gpu_of(d), bytes, at, &point));
   *since = point ? (struct event){ d, QUEUE_COMPUTE, point } : (struct event){ 0 };
   return how;
 }
 
 static int upload_there(const struct device *d, enum queue q, uint64_t to, const void *from, size_t bytes) {
-  return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), q, to, from, bytes));
+  return done(d, cuda_upload(gpu_of(d), q, to, from, bytes));
 }
 
 static int download_from(const struct device *d, enum queue q, void *to, uint64_t from, size_t bytes) {
-  return cuda_blame(gpu_of(d), cuda_download(gpu_of(d), q, to, from, bytes));
+  return done(d, cuda_download(gpu_of(d), q, to, from, bytes));
 }
 
 static int copy_there(const struct device *d, uint64_t to, uint64_t from, size_t bytes) {
-  return cuda_blame(gpu_of(d), cuda_copy(gpu_of(d), to, from, bytes));
+  return done(d, cuda_copy(gpu_of(d), to, from, bytes));
 }
 
 /* Events of another kind of device are waited for. */
 static int follow(const struct device *d, enum queue q, const struct event *e) {
   if (e->device->wait != wait) return e->device->wait(e);
-  return cuda_follow(gpu_of(d), q, gpu_of(e->device), e->queue, e->at);
+  return left(cuda_follow(gpu_of(d), q, gpu_of(e->device), e->queue, e->at));
 }
 
 static int launch_there(const struct device *d, const struct code *c, const struct launch *l) {
   struct arena_room room;
   struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->words, .arena = arena_in(&room) };
-  (void)d;
   cuda_note_launch(c->gpu, c->plan.entry);
   int r = run_there(&s, NULL);
   arena_free(s.arena);
-  return cuda_blame(c->gpu, r);
+  return done(d, r);
 }
 
 /* Compiles what such a launch will run, should addresses be aligned. A library's product needs nothing. */
@@ -537,37 +547,31 @@ static int announce(const struct device *d, const struct code *c, const struct l
   struct session s = { .c = c, .l = l, .is_there = true };
   struct lt_product p;
   (void)d;
-  if (library_product(c, l, &p) && lt_can(c->gpu, &p, 16)) return CUDA_OK;
-  if (!(s.arena = arena_new())) return CUDA_NO_MEMORY;
+  if (library_product(c, l, &p) && lt_can(c->gpu, &p, 16)) return left(CUDA_OK);
+  if (!(s.arena = arena_new())) return left(CUDA_NO_MEMORY);
   int r = find_shape(&s);
   if (!r) r = load_parts(c, part_of(&s.shape));
   arena_free(s.arena);
-  return r;
+  return left(r);
 }
 
 static int routine(const struct device *d, const struct routine_call *c, bool only_asks) {
-  return cuda_blame(gpu_of(d), cuda_routine(gpu_of(d), c, only_asks));
+  return done(d, cuda_routine(gpu_of(d), c, only_asks));
 }
 
-static int bundle_begin(const struct device *d) { return cuda_bundle_begin(gpu_of(d)); }
-static int bundle_renew(const struct device *d, struct bundle *b) { return cuda_bundle_renew(gpu_of(d), b); }
+static int bundle_begin(const struct device *d) { return left(cuda_bundle_begin(gpu_of(d))); }
+static int bundle_renew(const struct device *d, struct bundle *b) { return left(cuda_bundle_renew(gpu_of(d), b)); }
 static int bundle_end(const struct device *d, bool is_wanted, struct bundle **out) {
-  return cuda_blame(gpu_of(d), cuda_bundle_end(gpu_of(d), is_wanted, out));
+  return done(d, cuda_bundle_end(gpu_of(d), is_wanted, out));
 }
-static int bundle_start(const struct device *d, struct bundle *b) {
-  return cuda_blame(gpu_of(d), cuda_bundle_start(gpu_of(d), b));
-}
-static void bundle_free(const struct device *d, struct bundle *b) { cuda_bundle_free(gpu_of(d), b); }
+static int bundle_start(const struct device *d, struct bundle *b) { return done(d, cuda_bundle_start(gpu_of(d), b)); }
+static void bundle_free(const struct device *d, struct bundle *b) { cuda_bundle_free(gpu_of(d), b), cuda_leave(); }
 
 static bool looks(const struct code *c) { return c->plan.has_stop; }
-static int stop_open(const struct device *d, struct stop *s) { return cuda_blame(gpu_of(d), cuda_stop_open(gpu_of(d), s)); }
-static int stop(const struct device *d, const struct stop *s) {
-  return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), QUEUE_COPY, s->at, &s->number, sizeof s->number));
-}
+static int stop_open(const struct device *d, struct stop *s) { return done(d, cuda_stop_open(gpu_of(d), s)); }
+static int stop(const struct device *d, const struct stop *s) { return done(d, cuda_stop(gpu_of(d), s)); }
 
-static int words_take(const struct device *d, int n, uint64_t *at) {
-  return cuda_blame(gpu_of(d), cuda_words_take(gpu_of(d), n, at));
-}
+static int words_take(const struct device *d, int n, uint64_t *at) { return done(d, cuda_words_take(gpu_of(d), n, at)); }
 static void words_give(const struct device *d, uint64_t at, int n, bool are_clean) { cuda_words_give(gpu_of(d), at, n, are_clean); }
 
 static void show_routine(const struct device *d, const struct routine_call *c, bool is_machine_code, struct text *out) {
@@ -576,6 +580,7 @@ static void show_routine(const struct device *d, const struct routine_call *c, b
   routine_show(show_module, &x);
   (void)cuda_routine(x.gpu, c, true);
   routine_show(NULL, NULL);
+  cuda_leave();
 }
 
 /* Sums may be added in any order, unless WEFT_EXACT is 1: then in that of the text. */
@@ -594,9 +599,12 @@ static bool relays(const struct device *d, const struct relayed *r) {
   return gpu_of(d)->capability >= 90 && ptx_relays(&m, r);
 }
 static bool reorders(const struct device *d) { return (void)d, may_reorder(); }
-static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
-static void *stream(const struct device *d) { return cuda_stream(gpu_of(d)); }
-static int order(const struct device *d, uint64_t s, bool is_ours_first) { return cuda_order(gpu_of(d), s, is_ours_first); }
+static bool has(const struct device *d, uint64_t at, size_t bytes) { return left(cuda_has(gpu_of(d), at, bytes)); }
+static int order(const struct device *d, uint64_t s, bool is_ours_first) { return left(cuda_order(gpu_of(d), s, is_ours_first)); }
+static void *stream(const struct device *d) {
+  void *s = cuda_stream(gpu_of(d));
+  return cuda_leave(), s;
+}
 
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,

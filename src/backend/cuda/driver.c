@@ -80,7 +80,8 @@ static bool look_at(struct gpu *g, int ordinal) {
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->recorder_lock, NULL);
   pthread_mutex_init(&g->words.lock, NULL);
-  pthread_mutex_init(&g->up.lock, NULL);
+  pthread_mutex_init(&g->stops.lock, NULL);
+  for (int q = 0; q < N_QUEUES; q++) pthread_mutex_init(&g->up[q].lock, NULL);
   pthread_mutex_init(&g->down.lock, NULL);
   atomic_init(&g->limit, (int64_t)g->bytes);
   atomic_init(&g->cache_limit, INT64_MAX);
@@ -135,11 +136,26 @@ int cuda_status(result r, const char *doing) {
   return r == OUT_OF_MEMORY ? CUDA_NO_MEMORY : CUDA_FAILED;
 }
 
+static _Thread_local handle callers; /* the context that was this thread's before ours; NULL: there was none */
+
+static int make_current(handle context, const char *doing) {
+  handle now = NULL;
+  int s = cuda_status(cu.current(&now), doing);
+  if (s || now == context) return s;
+  if (now && !callers) callers = now;
+  return cuda_status(cu.set_current(context), doing);
+}
+
+void cuda_leave(void) {
+  if (callers) cu.set_current(callers);
+  callers = NULL;
+}
+
 /* Lock held. */
 static int open_context(struct gpu *g, const char *doing) {
   handle context = NULL;
   int s = cuda_status(cu.retain(&context, g->ordinal), doing);
-  if (!s) s = cuda_status(cu.set_current(context), doing);
+  if (!s) s = make_current(context, doing);
   for (int q = 0; !s && q < N_QUEUES; q++)
     if (!g->queue[q].stream) s = cuda_status(cu.stream_new(&g->queue[q].stream, NON_BLOCKING), doing);
   if (!s) atomic_store(&g->context, context);
@@ -157,7 +173,7 @@ int cuda_enter(struct gpu *g, const char *doing) {
     pthread_mutex_unlock(&g->lock);
     context = atomic_load(&g->context);
   }
-  return s ? s : cuda_status(cu.set_current(context), doing); /* others may have set theirs since */
+  return s ? s : make_current(context, doing);
 }
 
 /* ---- Points of queues --------------------------------------------------------------------------------------------------- */
@@ -175,12 +191,16 @@ static uint64_t record(struct points *p) {
   return n;
 }
 
-static uint64_t owe(struct gpu *g, enum queue q) {
+uint64_t cuda_owe_point(struct gpu *g, enum queue q) {
   struct points *p = &g->queue[q];
+  if (atomic_load(&p->owed) == 0) atomic_store(&p->owed, clock_seconds());
+  return p->recorded + 1;
+}
+
+static uint64_t owe(struct gpu *g, enum queue q) {
   if (!cuda_is_there(g)) return 0;
   pthread_mutex_lock(&g->lock);
-  uint64_t n = p->recorded + 1;
-  if (atomic_load(&p->owed) == 0) atomic_store(&p->owed, clock_seconds());
+  uint64_t n = cuda_owe_point(g, q);
   pthread_mutex_unlock(&g->lock);
   return n;
 }
@@ -252,13 +272,23 @@ bool cuda_is_drained(struct gpu *g) { return !cu.wait(g->queue[QUEUE_COMPUTE].st
 
 /* ---- Stopping ------------------------------------------------------------------------------------------------------------- */
 
+/* Words to their place; it is there when this returns. Lock held, context entered. */
+static int send(const struct gpu_stops *t, uint64_t at, size_t bytes, const char *doing) {
+  int s = cuda_status(cu.to_device(at, t->word, bytes, t->stream), doing);
+  return s ? s : cuda_status(cu.wait(t->stream), doing);
+}
+
 /* Lock held, context entered. */
-static int make_stops(struct gpu *g) {
-  static const uint64_t none[STOPS];
+static int make_stops(struct gpu_stops *t) {
+  static const char doing[] = "making a place to look at";
+  const size_t bytes = STOPS * sizeof(uint64_t);
   uint64_t at = 0;
-  int s = cuda_status(cu.alloc(&at, sizeof none), "making a place to look at");
-  if (!s) s = cuda_status(cu.to_device(at, none, sizeof none, g->queue[QUEUE_COMPUTE].stream), "making a place to look at");
-  if (!s) g->stops = at;
+  int s = t->stream ? CUDA_OK : cuda_status(cu.stream_new(&t->stream, NON_BLOCKING), doing);
+  if (!s && !t->word) s = cuda_status(cu.host_alloc(&t->word, bytes, 0), doing);
+  if (!s) s = cuda_status(cu.alloc(&at, bytes), doing);
+  if (!s) s = (memset(t->word, 0, bytes), send(t, at, bytes, doing));
+  if (s && at) cu.free(at);
+  if (!s) t->at = at;
   return s;
 }
 
@@ -266,18 +296,28 @@ static int make_stops(struct gpu *g) {
 int cuda_stop_open(struct gpu *g, struct stop *out) {
   int s = cuda_enter(g, "making a place to look at");
   if (s) return s;
-  pthread_mutex_lock(&g->lock);
-  if (!g->stops) s = make_stops(g);
-  uint64_t n = ++g->n_stops;
-  pthread_mutex_unlock(&g->lock);
-  *out = (struct stop){ g->stops + n % STOPS * sizeof n, n };
+  pthread_mutex_lock(&g->stops.lock);
+  if (!g->stops.at) s = make_stops(&g->stops);
+  uint64_t n = ++g->stops.n;
+  pthread_mutex_unlock(&g->stops.lock);
+  *out = (struct stop){ g->stops.at + n % STOPS * sizeof n, n };
+  return s;
+}
+
+int cuda_stop(struct gpu *g, const struct stop *stop) {
+  int s = cuda_enter(g, "stopping");
+  if (s) return s;
+  pthread_mutex_lock(&g->stops.lock);
+  memcpy(g->stops.word, &stop->number, sizeof stop->number);
+  s = send(&g->stops, stop->at, sizeof stop->number, "stopping");
+  pthread_mutex_unlock(&g->stops.lock);
   return s;
 }
 
 /* ---- A lost device -------------------------------------------------------------------------------------------------------- */
 
 bool cuda_is_lost(struct gpu *g) {
-  if (!cuda_is_there(g) || !g->context || cu.set_current(g->context)) return true;
+  if (!cuda_is_there(g) || !g->context || make_current(g->context, "asking")) return true;
   result r = cu.ask(g->queue[QUEUE_COMPUTE].stream);
   return r != SUCCESS && r != NOT_READY;
 }

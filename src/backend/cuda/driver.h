@@ -32,6 +32,7 @@ struct launch_config {       /* as CUlaunchConfig */
   X(cuDeviceTotalMem_v2, total, (size_t *, int))                                                                      \
   X(cuDeviceGetAttribute, attribute, (int *, int, int))                                                               \
   X(cuDevicePrimaryCtxRetain, retain, (handle *, int))                                                                \
+  X(cuCtxGetCurrent, current, (handle *))                                                                             \
   X(cuCtxSetCurrent, set_current, (handle))                                                                           \
   X(cuGetErrorString, error_text, (result, const char **))                                                            \
   X(cuModuleLoadDataEx, load, (handle *, const void *, unsigned, int *, void **))                                     \
@@ -113,6 +114,16 @@ struct gpu_words {           /* gpu_words.c */
   uint8_t state[WORDS];
 };
 
+/* Words that say which runs are to end. They go there by a stream and through a word of their own: all else may be waiting for the
+ * very kernel that is to be stopped. */
+struct gpu_stops {
+  pthread_mutex_t lock;
+  uint64_t at;               /* STOPS words on the device; 0: not there yet */
+  uint64_t n;                /* numbers given so far */
+  handle stream;
+  void *word;                /* pinned */
+};
+
 struct gpu {
   struct device device;
   int ordinal;               /* the driver's */
@@ -124,15 +135,14 @@ struct gpu {
   size_t bytes;
   char text[200];
   struct points queue[N_QUEUES];
-  struct stage up, down;
+  struct stage up[N_QUEUES], down; /* what is behind a long kernel in one queue holds no piece of the other */
   int n_blocks;
   struct gpu_block block[CACHED];
   _Atomic int64_t used, peak, cached, limit, cache_limit;
   struct launched { char name[60]; uint64_t point; } launched[SUSPECTS]; /* the last kernels: they end before that point */
   uint64_t n_launched;
-  uint64_t stops;            /* STOPS words on the device, that say which runs are to end; 0: not there yet */
-  uint64_t n_stops;          /* numbers given so far */
   struct gpu_words words;
+  struct gpu_stops stops;
   pthread_mutex_t recorder_lock; /* held while a thread records */
   handle recorder;           /* a stream that runs nothing; NULL: not there yet */
   _Atomic int n_bundles;
@@ -146,6 +156,7 @@ int cuda_allow_shared(handle entry, size_t bytes);     /* before it is launched 
 
 bool cuda_is_drained(struct gpu *);                    /* waits for the compute queue; false: something may still run, so nothing
                                                           that it uses is given back. Context entered */
+uint64_t cuda_owe_point(struct gpu *, enum queue);     /* one that will be recorded soon; lock held */
 void cuda_pay_points(struct gpu *);                    /* before something is enqueued for computing; context entered */
 
 /* bundle.c, as others see it */

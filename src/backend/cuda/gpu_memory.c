@@ -73,7 +73,7 @@ static bool to_cache(struct gpu *g, uint64_t at, size_t bytes) {
   pthread_mutex_lock(&g->lock);
   bool has_room = g->n_blocks < CACHED;
   if (has_room) {
-    g->block[g->n_blocks++] = (struct gpu_block){ at, bytes, cuda_point_after(g, QUEUE_COMPUTE) };
+    g->block[g->n_blocks++] = (struct gpu_block){ at, bytes, cuda_owe_point(g, QUEUE_COMPUTE) };
     atomic_fetch_add(&g->cached, (int64_t)bytes);
   }
   pthread_mutex_unlock(&g->lock);
@@ -252,7 +252,7 @@ int cuda_copy(struct gpu *g, uint64_t to, uint64_t from, size_t bytes) {
 int cuda_upload(struct gpu *g, enum queue q, uint64_t to, const void *from, size_t bytes) {
   int how = cuda_enter(g, "uploading");
   if (cuda_is_recording()) cuda_spoil();
-  return how || !bytes ? how : move(g, &g->up, true, q, (void *)(uintptr_t)from, to, bytes);
+  return how || !bytes ? how : move(g, &g->up[q], true, q, (void *)(uintptr_t)from, to, bytes);
 }
 
 int cuda_download(struct gpu *g, enum queue q, void *to, uint64_t from, size_t bytes) {
