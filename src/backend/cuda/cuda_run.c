@@ -492,7 +492,10 @@ static bool is_there(const struct device *d) { return cuda_is_there(gpu_of(d)); 
 static const char *text_of_device(const struct device *d) { return cuda_text(gpu_of(d)); }
 static struct device_bytes bytes_there(const struct device *d) { return cuda_bytes(gpu_of(d)); }
 static void set_peak(const struct device *d, int64_t bytes) { cuda_set_peak(gpu_of(d), bytes); }
-static void set_limits(const struct device *d, int64_t limit, int64_t cache) { cuda_set_limits(gpu_of(d), limit, cache), cuda_leave(); }
+static void set_limits(const struct device *d, int64_t limit, int64_t cache) {
+  cuda_set_limits(gpu_of(d), limit, cache);
+  cuda_leave();
+}
 static bool is_lost(const struct device *d) { return left(cuda_is_lost(gpu_of(d))); }
 static void give(const struct device *d, uint64_t at, size_t bytes) { cuda_give(gpu_of(d), at, bytes), cuda_leave(); }
 static int wait(const struct event *e) { return done(e->device, cuda_wait(gpu_of(e->device), e->queue, e->at)); }
