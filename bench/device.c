@@ -1,7 +1,6 @@
 /* device.c -- how fast a device is: works on arrays that are there already, enqueued many times, the time of one.
  *
- *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device. With
- *                                           WEFT_BENCH_DROPS results are not held until all are there
+ *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device
  *   WEFT_DEVICE=1 WEFT_EXACT=1 build/release/bench/device scatter    what the CPU's order of sums through indices costs
  *
  * Prints one line of JSON a work: median milliseconds of seven rounds of many evaluations, bytes that must move over that time, the
@@ -80,6 +79,45 @@ static int lse_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_lo
 static int reversed(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_flip(x[0], 0), c(2)), 1; }
 static int turned(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_transpose(x[0], NULL), c(2)), 1; }
 static int turned_add(weft_array *const x[], weft_array *y[]) { return y[0] = weft_add(weft_transpose(x[0], NULL), x[1]), 1; }
+static weft_array *every(weft_array *x, int axis, int64_t step) { return weft_slice(x, axis, 0, WEFT_END, step); }
+static int strided(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 0, 2), c(2)), 1; }
+static int strided_columns(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 1, 2), c(2)), 1; }
+/* What is inside of x, moved by so many rows and columns. */
+static weft_array *inside(weft_array *x, int rows, int columns) {
+  return weft_slice(weft_slice(x, 0, 1 + rows, weft_dim(x, 0) - 1 + rows, 1), 1, 1 + columns, weft_dim(x, 1) - 1 + columns, 1);
+}
+static int stencil(weft_array *const x[], weft_array *y[]) {
+  weft_array *rows = weft_add(inside(x[0], -1, 0), inside(x[0], 1, 0));
+  weft_array *columns = weft_add(inside(x[0], 0, -1), inside(x[0], 0, 1));
+  return y[0] = weft_sub(weft_add(rows, columns), weft_mul(c(4), inside(x[0], 0, 0))), 1;
+}
+static int by_heads(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_moveaxis(x[0], 2, 1), c(2)), 1; }
+static int widen(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cast(x[0], WEFT_F32), 1; }
+static int argmax(weft_array *const x[], weft_array *y[]) { return y[0] = weft_argmax(x[0], 1), 1; }
+static int joined(weft_array *const x[], weft_array *y[]) { return y[0] = weft_concat(1, 2, x), 1; }
+/* p, its gradient, and the two moments. */
+static int adamw(weft_array *const x[], weft_array *y[]) {
+  y[1] = weft_add(weft_mul(x[2], c(0.9)), weft_mul(x[1], c(0.1)));
+  y[2] = weft_add(weft_mul(x[3], c(0.999)), weft_mul(weft_mul(x[1], x[1]), c(0.001)));
+  weft_array *by = weft_div(weft_mul(y[1], c(1e-3)), weft_add(weft_sqrt(weft_abs(y[2])), c(1e-8)));
+  return y[0] = weft_sub(weft_mul(x[0], c(0.9999)), by), 3;
+}
+/* Of rows of logits the places x[1]. */
+static weft_array *entropy(weft_array *const x[]) {
+  weft_array *f = weft_cast(x[0], WEFT_F32), *at = weft_take_along(f, 1, weft_unsqueeze(x[1], 1));
+  return weft_mean(weft_sub(weft_logsumexp(f, 1), at), WEFT_ALL);
+}
+static int cross_entropy(weft_array *const x[], weft_array *y[]) { return y[0] = entropy(x), 1; }
+static int cross_entropy_grad(weft_array *const x[], weft_array *y[]) { return weft_grad(entropy(x), 1, x, y), 1; }
+/* Of channels, x [N,C,H,W]. */
+static int batch_norm(weft_array *const x[], weft_array *y[]) {
+  weft_array *d = weft_sub(x[0], weft_over(weft_mean, x[0], WEFT_AXES(0, 2, 3)));
+  return y[0] = weft_mul(d, weft_rsqrt(weft_add(weft_over(weft_mean, weft_mul(d, d), WEFT_AXES(0, 2, 3)), c(1e-5)))), 1;
+}
+static int convolution(weft_array *const x[], weft_array *y[]) {
+  weft_conv_options o = { .before = (int64_t[]){ 1, 1 }, .after = (int64_t[]){ 1, 1 } };
+  return y[0] = weft_conv(x[0], x[1], &o), 1;
+}
 static int put(weft_array *const x[], weft_array *y[], weft_how how) {
   return y[0] = weft_put(x[0], weft_take(x[0], 1, &x[1]), x[2], how), 1;
 }
@@ -246,6 +284,17 @@ static const struct row {
   { "reverse-mul-64M-f32", reversed, 8 * 0x1p26, "f 67108864" },
   { "transpose-8192x8192-f32", turned, 8 * 0x1p26, "f 8192 8192" },
   { "transpose-add-8192x8192-f32", turned_add, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
+  { "strided-128M-f32", strided, 12 * 0x1p26, "f 134217728" },
+  { "strided-columns-8192x16384-f32", strided_columns, 12 * 0x1p26, "f 8192 16384" },
+  { "stencil-8192x8192-f32", stencil, 8 * 0x1p26, "f 8192 8192" },
+  { "by-heads-8x4096x16x64-bf16", by_heads, 4 * 0x1p25, "b 8 4096 16 64" },
+  { "joined-8192x4096-f32", joined, 16 * 0x1p25, "f 8192 4096|f 8192 4096" },
+  { "sum-axis1-8192x8192-bf16", sum_1, 2 * 0x1p26, "b 8192 8192" },
+  { "argmax-8192x8192-f32", argmax, 4 * 0x1p26, "f 8192 8192" },
+  { "batch-norm-32x64x112x112-f32", batch_norm, 12 * 32 * 64 * 112. * 112, "f 32 64 112 112" },
+  { "adamw-64M-f32", adamw, 28 * 0x1p26, "f 67108864|f 67108864|f 67108864|f 67108864" },
+  { "cross-entropy-8192x50257-bf16", cross_entropy, 2 * 8192 * 50257., "b 8192 50257|i 8192 50257" },
+  { "cross-entropy-grad-8192x50257-bf16", cross_entropy_grad, 4 * 8192 * 50257., "b 8192 50257|i 8192 50257" },
   { "scatter-add-16M-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
   { "scatter-add-16M-nan-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
   { "scatter-add-16M-into-1048576", put_add, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
@@ -256,6 +305,7 @@ static const struct row {
   { "scatter-add-65536x768-into-1000", put_add, 4 * 65536.0 * 768, "f 1000 768|i 65536 1000|f 65536 768" },
   { "scatter-add-65536x768-skewed-into-50257", put_add, 4 * 65536.0 * 768, "f 50257 768|k 65536 50257|f 65536 768" },
   { "gather-65536x768", gather, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
+  { "gather-16M-of-1M-f32", gather, 8 * 0x1p24, "f 1048576|i 16777216 1048576" },
   { "cumsum-16M-f32", cumsum, 8 * 0x1p24, "f 16777216" },
   { "cummax-16M-f32", cummax, 8 * 0x1p24, "f 16777216" },
   { "cumsum-rows-4096x4096", cumsum_rows, 8 * 0x1p24, "f 4096 4096" },
@@ -280,6 +330,13 @@ static const struct row {
   { "kalman-T1000-N4-B256", kalman, 0, "f 1000 256 1|s 4 4|f 256 4|s 256 4 4" },
   { "depthwise-8x56x56x96-7x7-f32", depthwise, 8 * 8 * 56 * 56 * 96., "f 8 56 56 96|s 96 7 7 1" },
   { "depthwise-1x56x56x96-7x7-f32", depthwise, 8 * 56 * 56 * 96., "f 1 56 56 96|s 96 7 7 1" },
+  { "conv-32x56x56x64-3x3-f32", convolution, 0, "f 32 56 56 64|s 64 3 3 64" },
+  { "conv-32x56x56x64-3x3-bf16", convolution, 0, "b 32 56 56 64|w 64 3 3 64" },
+  { "matmul-1x8192x8192-bf16", product, 2 * 0x1p26, "b 1 8192|b 8192 8192" },
+  { "matmul-8x8192x8192-bf16", product, 2 * 0x1p26, "b 8 8192|b 8192 8192" },
+  { "matmul-1x8192x8192-f32", product, 4 * 0x1p26, "f 1 8192|f 8192 8192" },
+  { "matmul-4096x64x64-f32", product, 0, "f 4096 64 64|f 4096 64 64" },
+  { "matmul-4096x64x64-bf16", product, 0, "b 4096 64 64|b 4096 64 64" },
   { "matmul-1024-f32", product, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 0, "d 1024 1024|d 1024 1024" },
@@ -299,6 +356,7 @@ static const struct row {
   { "block-grad-8x1024x768-bf16", block_grad, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
   { "layernorm-8192x4096-bf16", layernorm, 4 * 0x1p25, "b 8192 4096" },
   { "cast-64M-f32-bf16", narrow, 6 * 0x1p26, "f 67108864" },
+  { "cast-64M-bf16-f32", widen, 6 * 0x1p26, "b 67108864" },
 };
 
 /* a a' + n. */

@@ -117,6 +117,29 @@ def weights():
     return half(8, 1024, 768), one, w[0], w[1], one, w[2], w[3]
 
 
+def stencil(x):
+    return x[:-2, 1:-1] + x[2:, 1:-1] + (x[1:-1, :-2] + x[1:-1, 2:]) - 4 * x[1:-1, 1:-1]
+
+
+def adamw(p, g, m, v):
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * (g * g)
+    return 0.9999 * p - 1e-3 * m / (jnp.sqrt(abs(v)) + 1e-8), m, v
+
+
+def entropy(x, i):
+    y = x.astype(jnp.float32)
+    return (jax.nn.logsumexp(y, 1) - jnp.take_along_axis(y, i[:, None], 1)[:, 0]).mean()
+
+
+def batch_norm(x):
+    d = x - x.mean((0, 2, 3), keepdims=True)
+    return d * lax.rsqrt((d * d).mean((0, 2, 3), keepdims=True) + 1e-5)
+
+
+def convolution(x, w):
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "OHWI", "NHWC"), precision="highest")
+
+
 N = 1 << 26
 memory = {
     "copy-64M-f32": (jnp.negative, lambda: (u(N),)),
@@ -136,6 +159,21 @@ memory = {
     "reverse-mul-64M-f32": (lambda x: 2 * x[::-1], lambda: (u(N),)),
     "transpose-8192x8192-f32": (lambda x: 2 * x.T, lambda: (u(8192, 8192),)),
     "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (u(8192, 8192), u(8192, 8192))),
+    "strided-128M-f32": (lambda x: 2 * x[::2], lambda: (u(2 * N),)),
+    "strided-columns-8192x16384-f32": (lambda x: 2 * x[:, ::2], lambda: (u(8192, 16384),)),
+    "stencil-8192x8192-f32": (stencil, lambda: (u(8192, 8192),)),
+    "by-heads-8x4096x16x64-bf16": (lambda x: 2 * x.swapaxes(1, 2), lambda: (u(8, 4096, 16, 64, dtype=jnp.bfloat16),)),
+    "joined-8192x4096-f32": (lambda x, y: jnp.concatenate((x, y), 1), lambda: (u(8192, 4096), u(8192, 4096))),
+    "sum-axis1-8192x8192-bf16": (lambda x: x.sum(1), lambda: (u(8192, 8192, dtype=jnp.bfloat16),)),
+    "argmax-8192x8192-f32": (lambda x: x.argmax(1), lambda: (u(8192, 8192),)),
+    "batch-norm-32x64x112x112-f32": (batch_norm, lambda: (u(32, 64, 112, 112),)),
+    "adamw-64M-f32": (adamw, lambda: (u(N), u(N), u(N), u(N))),
+    "cross-entropy-8192x50257-bf16": (entropy, lambda: (u(8192, 50257, dtype=jnp.bfloat16), indices(8192, 50257))),
+    "cross-entropy-grad-8192x50257-bf16": (jax.grad(entropy), lambda: (u(8192, 50257, dtype=jnp.bfloat16), indices(8192, 50257))),
+    "conv-32x56x56x64-3x3-f32": (convolution, lambda: (u(32, 56, 56, 64), u(64, 3, 3, 64))),
+    "conv-32x56x56x64-3x3-bf16": (convolution, lambda: (u(32, 56, 56, 64, dtype=jnp.bfloat16), u(64, 3, 3, 64, dtype=jnp.bfloat16))),
+    "matmul-1x8192x8192-bf16": (jnp.matmul, lambda: (u(1, 8192, dtype=jnp.bfloat16), u(8192, 8192, dtype=jnp.bfloat16))),
+    "matmul-8x8192x8192-bf16": (jnp.matmul, lambda: (u(8, 8192, dtype=jnp.bfloat16), u(8192, 8192, dtype=jnp.bfloat16))),
     "scatter-add-16M-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), u(1 << 24))),
     "scatter-add-16M-nan-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-add-16M-into-1048576": (lambda b, i, v: b.at[i].add(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
@@ -143,12 +181,14 @@ memory = {
     "scatter-add-65536x768-into-1000": (lambda b, i, v: b.at[i].add(v), lambda: (u(1000, 768), indices(65536, 1000), u(65536, 768))),
     "scatter-add-65536x768-skewed-into-50257": (lambda b, i, v: b.at[i].add(v), lambda: (u(50257, 768), skewed(65536, 50257), u(65536, 768))),
     "gather-65536x768": (lambda e, i: e[i], lambda: (u(50257, 768), indices(65536, 50257))),
+    "gather-16M-of-1M-f32": (lambda e, i: e[i], lambda: (u(1 << 20), indices(1 << 24, 1 << 20))),
     "cumsum-16M-f32": (lambda x: x.cumsum(), lambda: (u(1 << 24),)),
     "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (u(4096, 4096),)),
     "uniform-64M-f32": (lambda x: jax.random.uniform(jax.random.key(3), x.shape), lambda: (u(N),)),
     "normal-64M-f32": (lambda x: jax.random.normal(jax.random.key(3), x.shape), lambda: (u(N),)),
     "layernorm-8192x4096-bf16": (norm, lambda: (u(8192, 4096, dtype=jnp.bfloat16),)),
     "cast-64M-f32-bf16": (lambda x: x.astype(jnp.bfloat16), lambda: (u(N),)),
+    "cast-64M-bf16-f32": (lambda x: x.astype(jnp.float32), lambda: (u(N, dtype=jnp.bfloat16),)),
 }
 works = {name: (work, operands, 50) for name, (work, operands) in memory.items()} | {
     "chain200-1k-f32": (chain, lambda: (f(1024),), 200),

@@ -77,6 +77,26 @@ def weights():
     return half(8, 1024, 768), one, w[0], w[1], one, w[2], w[3]
 
 
+def stencil(x):
+    return x[:-2, 1:-1] + x[2:, 1:-1] + (x[1:-1, :-2] + x[1:-1, 2:]) - 4 * x[1:-1, 1:-1]
+
+
+def adamw(p, g, m, v):
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * (g * g)
+    return 0.9999 * p - 1e-3 * m / (v.abs().sqrt() + 1e-8), m, v
+
+
+def entropy(x, i):
+    return torch.nn.functional.cross_entropy(x.float(), i)
+
+
+def convolution(dtype):
+    """Channels side by side, as in weft's row."""
+    last = torch.channels_last
+    return (lambda x, w: torch.nn.functional.conv2d(x, w, padding=1),
+            lambda: (f(32, 64, 56, 56, dtype=dtype).to(memory_format=last), f(64, 64, 3, 3, dtype=dtype).to(memory_format=last)))
+
+
 def depthwise(x, w):
     return torch.nn.functional.conv2d(x, w, padding=3, groups=96)
 
@@ -106,6 +126,17 @@ works = {
     "reverse-mul-64M-f32": (lambda x: 2 * torch.flip(x, (0,)), lambda: (f(N),)),
     "transpose-8192x8192-f32": (lambda x: (2 * x).T.contiguous(), lambda: (f(8192, 8192),)),
     "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (f(8192, 8192), f(8192, 8192))),
+    "strided-128M-f32": (lambda x: 2 * x[::2], lambda: (f(2 * N),)),
+    "strided-columns-8192x16384-f32": (lambda x: 2 * x[:, ::2], lambda: (f(8192, 16384),)),
+    "stencil-8192x8192-f32": (stencil, lambda: (f(8192, 8192),)),
+    "by-heads-8x4096x16x64-bf16": (lambda x: (2 * x).transpose(1, 2).contiguous(), lambda: (f(8, 4096, 16, 64, dtype=torch.bfloat16),)),
+    "joined-8192x4096-f32": (lambda x, y: torch.cat((x, y), 1), lambda: (f(8192, 4096), f(8192, 4096))),
+    "sum-axis1-8192x8192-bf16": (lambda x: x.sum(1), lambda: (f(8192, 8192, dtype=torch.bfloat16),)),
+    "argmax-8192x8192-f32": (lambda x: x.argmax(1), lambda: (f(8192, 8192),)),
+    "batch-norm-32x64x112x112-f32": (lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), lambda: (f(32, 64, 112, 112),)),
+    "adamw-64M-f32": (adamw, lambda: (f(N), f(N), f(N), f(N))),
+    "cross-entropy-8192x50257-bf16": (entropy, lambda: (f(8192, 50257, dtype=torch.bfloat16), indices(8192, 50257))),
+    "cross-entropy-grad-8192x50257-bf16": (torch.func.grad(entropy), lambda: (f(8192, 50257, dtype=torch.bfloat16), indices(8192, 50257))),
     "scatter-add-16M-into-1024": (put("add"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
     "scatter-add-16M-nan-into-1024": (put("add"), lambda: (f(1024), indices(1 << 24, 1024), with_nan(1 << 24))),
     "scatter-add-16M-into-1048576": (put("add"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
@@ -117,6 +148,7 @@ works = {
     "depthwise-8x56x56x96-7x7-f32": (depthwise, lambda: channels(8)),
     "depthwise-1x56x56x96-7x7-f32": (depthwise, lambda: channels(1)),
     "gather-65536x768": (lambda e, i: e[i], lambda: (f(50257, 768), indices(65536, 50257))),
+    "gather-16M-of-1M-f32": (lambda e, i: e[i], lambda: (f(1 << 20), indices(1 << 24, 1 << 20))),
     "cumsum-16M-f32": (lambda x: x.cumsum(0), lambda: (f(1 << 24),)),
     "cummax-16M-f32": (lambda x: x.cummax(0).values, lambda: (f(1 << 24),)),
     "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (f(4096, 4096),)),
@@ -130,6 +162,13 @@ works = {
     "solve-2048x64-f32": (torch.linalg.solve, lambda: (definite(2048, 2048), f(2048, 64))),
     "uniform-64M-f32": (torch.rand_like, lambda: (f(N),)),
     "normal-64M-f32": (torch.randn_like, lambda: (f(N),)),
+    "conv-32x56x56x64-3x3-f32": convolution(torch.float32),
+    "conv-32x56x56x64-3x3-bf16": convolution(torch.bfloat16),
+    "matmul-1x8192x8192-bf16": (torch.matmul, lambda: (f(1, 8192, dtype=torch.bfloat16), f(8192, 8192, dtype=torch.bfloat16))),
+    "matmul-8x8192x8192-bf16": (torch.matmul, lambda: (f(8, 8192, dtype=torch.bfloat16), f(8192, 8192, dtype=torch.bfloat16))),
+    "matmul-1x8192x8192-f32": (torch.matmul, lambda: (f(1, 8192), f(8192, 8192))),
+    "matmul-4096x64x64-f32": (torch.matmul, lambda: (f(4096, 64, 64), f(4096, 64, 64))),
+    "matmul-4096x64x64-bf16": (torch.matmul, lambda: tuple(f(4096, 64, 64, dtype=torch.bfloat16) for _ in range(2))),
     "matmul-1024-f32": (torch.matmul, lambda: (f(1024, 1024), f(1024, 1024))),
     "matmul-4096-f32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
     "matmul-1024-f64": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.float64) for _ in range(2))),
@@ -148,6 +187,7 @@ works = {
     "block-grad-8x1024x768-bf16": (block_grad, weights),
     "layernorm-8192x4096-bf16": (lambda x: torch.nn.functional.layer_norm(x, (4096,)), lambda: (f(8192, 4096, dtype=torch.bfloat16),)),
     "cast-64M-f32-bf16": (lambda x: x.to(torch.bfloat16), lambda: (f(N),)),
+    "cast-64M-bf16-f32": (lambda x: x.to(torch.float32), lambda: (f(N, dtype=torch.bfloat16),)),
     "matmul-1024-bf16": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.bfloat16) for _ in range(2))),
 }
 
@@ -175,6 +215,7 @@ def measure(system, wrap, texts):
     for name, (work, operands) in works.items():
         if not texts or any(t in name for t in texts):
             torch.set_float32_matmul_precision("high" if "tf32" in name else "highest")
+            torch.backends.cudnn.allow_tf32 = "tf32" in name
             x, g = operands(), wrap(work)
             ms = median_ms(lambda: g(*x))
             print(json.dumps({"work": name, "system": system, "ms": round(ms, 4)}), flush=True)

@@ -81,6 +81,14 @@ static weft_array *put_along(void) {
   weft_array *i = indices(WEFT_DIMS(60, 70), 50, 2, (struct odd[]){ { 2222, 50 }, { 3333, -51 } });
   return weft_put(x, weft_take_along(x, 1, i), weft_scalar(1), WEFT_ADD);
 }
+static weft_array *put_one_a_row(void) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(300, 50), 0), *i = indices(WEFT_DIMS(300, 1), 50, 2, (struct odd[]){ { 222, 50 }, { 111, -51 } });
+  return weft_put(x, weft_take_along(x, 1, i), weft_scalar(1), WEFT_SET);
+}
+static weft_array *take_one_a_row(void) {
+  weft_array *x = weft_exp(weft_mul(indices(WEFT_DIMS(300, 50), 3, 0, NULL), weft_scalar(0.1)));
+  return weft_take_along(x, 1, indices(WEFT_DIMS(300, 1), 50, 2, (struct odd[]){ { 222, 50 }, { 111, -51 } }));
+}
 static weft_array *take_in_steps(void) {
   weft_loop *l = weft_loop_open(weft_integer(9));
   weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01)), *k = weft_loop_carry(l, i64_of(40));
@@ -121,6 +129,8 @@ static const struct { const char *name; weft_array *(*make)(void); const char *s
   { "greatest", put_greatest, "weft_put: the index -101 at place 44444 is out of range for an axis of 100" },
   { "rows put", put_rows, "weft_put: the index -51 at place 111 is out of range for an axis of 50" },
   { "put along", put_along, "weft_put: the index 50 at place 2222 is out of range for an axis of 50" },
+  { "one put a row", put_one_a_row, "weft_put: the index -51 at place 111 is out of range for an axis of 50" },
+  { "one taken a row", take_one_a_row, "weft_take_along: the index -51 at place 111 is out of range for an axis of 50" },
   { "steps", take_in_steps, "weft_take: the index 110 at place 61 is out of range for an axis of 110 (step 3 of the loop)" },
   { "little steps", take_in_little_steps, "weft_take: the index -6 at place 1 is out of range for an axis of 5 (step 5 of the loop)" },
 };

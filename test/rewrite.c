@@ -374,6 +374,64 @@ TEST(a_function_of_a_concatenation_is_the_concatenation_of_functions) {
   weft_scope_discard(s);
 }
 
+static bool has_op(weft_array *y, const struct op *op) {
+  struct copied l;
+  rewritten(&l, false, 1, &y);
+  bool has = count_op(&l, op);
+  copied_close(&l);
+  return has;
+}
+
+/* Whether what is taken of x is taken of what x is made of. */
+static bool is_taken_before(weft_array *x, weft_array *i) {
+  struct copied l;
+  weft_array *y = weft_take(x, 1, &i);
+  rewritten(&l, false, 1, &y);
+  bool is = l.target[0]->op != &op_take;
+  copied_close(&l);
+  return is;
+}
+
+TEST(few_elements_of_a_function_are_the_function_of_few) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(80, 4)), *h = weft_input(WEFT_BF16, WEFT_DIMS(80, 4)), *row = weft_input(WEFT_F32, WEFT_DIMS(4));
+  weft_array *few = weft_input(WEFT_I32, WEFT_DIMS(10)), *many = weft_input(WEFT_I32, WEFT_DIMS(11));
+  weft_array *w = weft_input(WEFT_F32, WEFT_DIMS(4, 4)), *wh = weft_input(WEFT_BF16, WEFT_DIMS(4, 4)), *two = weft_scalar(2), *chain = x;
+  EXPECT(is_taken_before(weft_exp(x), few));
+  EXPECT(!is_taken_before(weft_exp(x), many));
+  EXPECT(is_taken_before(weft_mul(weft_sub(weft_cast(h, WEFT_F32), row), weft_add(x, two)), few));
+  EXPECT(is_taken_before(weft_transpose(weft_exp(weft_transpose(x, NULL)), NULL), few));
+  EXPECT(is_taken_before(weft_log_softmax(weft_input(WEFT_F32, WEFT_DIMS(80, 8)), 1), few));
+  EXPECT(!is_taken_before(weft_add(weft_matmul(x, w), row), few)); /* the product would have to be stored, too */
+  EXPECT(is_taken_before(weft_cast(weft_matmul(h, wh), WEFT_F32), few)); /* it is, in half as many bytes */
+  EXPECT(!is_taken_before(weft_cast(weft_matmul(x, w), WEFT_BF16), few));
+  EXPECT(!is_taken_before(weft_add(x, weft_iota(x, 0)), few));
+  for (int k = 0; k < 15; k++) chain = weft_mul(chain, chain);
+  EXPECT(is_taken_before(chain, few));
+  for (int k = 0; k < 100; k++) chain = weft_sin(weft_mul(chain, chain));
+  EXPECT(!is_taken_before(chain, few));
+  weft_scope_discard(s);
+}
+
+TEST(one_element_a_row_of_a_number_is_a_comparison) {
+  weft_scope *s = weft_scope_open();
+  weft_array *i = weft_input(WEFT_I32, WEFT_DIMS(6, 1)), *two = weft_input(WEFT_I32, WEFT_DIMS(6, 2)), *v = weft_input(WEFT_F32, WEFT_DIMS(6, 1));
+  weft_array *zeros = weft_full(WEFT_F32, WEFT_DIMS(6, 5), 0), *x = weft_input(WEFT_F32, WEFT_DIMS(6, 5)), *d;
+  EXPECT(!has_op(weft_put(zeros, weft_take_along(zeros, 1, i), v, WEFT_ADD), &op_scatter));
+  EXPECT(!has_op(weft_put(zeros, weft_take_along(zeros, 1, i), v, WEFT_SET), &op_scatter));
+  EXPECT(has_op(weft_put(zeros, weft_take_along(zeros, 1, i), v, WEFT_MAX), &op_scatter));
+  EXPECT(has_op(weft_put(zeros, weft_take_along(zeros, 1, two), weft_scalar(1), WEFT_ADD), &op_scatter));
+  EXPECT(has_op(weft_put(x, weft_take_along(x, 1, i), v, WEFT_ADD), &op_scatter)); /* few of many: x is kept, but for those */
+  weft_array *both[] = { weft_iota(weft_full(WEFT_I32, WEFT_DIMS(6), 0), 0), weft_squeeze(i, 1) };
+  EXPECT(!has_op(weft_put(zeros, weft_take(zeros, 2, both), weft_scalar(1), WEFT_SET), &op_scatter));
+  weft_array *turned[] = { both[1], both[0] };
+  weft_array *square = weft_full(WEFT_F32, WEFT_DIMS(6, 6), 0);
+  EXPECT(!has_op(weft_put(square, weft_take(square, 2, turned), weft_scalar(1), WEFT_SET), &op_scatter));
+  weft_grad(weft_sum(weft_take_along(weft_log_softmax(x, 1), 1, i), WEFT_ALL), 1, &x, &d);
+  EXPECT(!has_op(d, &op_scatter));
+  weft_scope_discard(s);
+}
+
 TEST(a_checkpoint_is_computed_twice_and_an_ordinary_gradient_once) {
   for (int saves = 0; saves < 2; saves++) {
     weft_scope *s = weft_scope_open();

@@ -14,7 +14,7 @@ struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elemen
 struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
 struct windows_attr { int64_t axis, step, dilation; };          /* element j of window i is x's i*step + j*dilation; the last
                                                                 axis is j */
-enum take_by { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES, BY_PAD, BY_CHOICE, BY_GATHER_MM, BY_GATHER_QMM, BY_ASSERT };
+enum take_by { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES, BY_PAD, BY_CHOICE, BY_GATHER_MM, BY_GATHER_QMM, BY_PUT, BY_ASSERT };
 struct take_attr { int n; enum take_by by; };                /* indices have one common shape I; result I + rest of x; by: what the
                                                                 user called, for messages */
 #define WINDOW_FAR (INT64_C(1) << 62) /* the start of a window that is before the beginning has so much less as an index */

@@ -65,9 +65,10 @@ static struct node *step(struct rewriting *w, struct node *n) {
     case OP_VIEW: return rewrite_view(w, n);
     case OP_IDENTITY: case OP_ITEM: return rewrite_identity(w, n);
     case OP_PUT: return rewrite_put(w, n);
-    case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_SCATTER:
-    case OP_CONTRACT: case OP_CONCAT: case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LATER:
-    case OP_LIBRARY: break;
+    case OP_TAKE: return rewrite_take(w, n);
+    case OP_SCATTER: return rewrite_scatter(w, n);
+    case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_PREFIX: case OP_CONTRACT: case OP_CONCAT: case OP_PAIR:
+    case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LATER: case OP_LIBRARY: break;
   }
   return n;
 }

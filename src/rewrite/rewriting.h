@@ -30,6 +30,8 @@ struct node *rewrite_view(struct rewriting *, struct node *);
 struct node *rewrite_cast(struct rewriting *, struct node *);
 struct node *rewrite_element(struct rewriting *, struct node *); /* the rows, folding, concatenations */
 struct node *rewrite_put(struct rewriting *, struct node *);     /* views.c: parts that are all of it are a concatenation */
+struct node *rewrite_take(struct rewriting *, struct node *);    /* indices.c: of what is made element by element */
+struct node *rewrite_scatter(struct rewriting *, struct node *); /* indices.c: one element a row among equal ones */
 struct node *rewrite_identity(struct rewriting *, struct node *);
 
 /* Loops without the results nobody takes, and without what only these needed (loop_trim.c). */

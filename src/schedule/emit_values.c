@@ -49,7 +49,8 @@ const char *take_typed(const struct node *n) {
   static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window",
                                        [BY_ALONG] = "weft_take_along", [BY_STRIDES] = "weft_as_strided",
                                        [BY_PAD] = "weft_pad_with", [BY_CHOICE] = "weft_random_choice",
-                                       [BY_GATHER_MM] = "weft_gather_mm", [BY_GATHER_QMM] = "weft_gather_qmm" };
+                                       [BY_GATHER_MM] = "weft_gather_mm", [BY_GATHER_QMM] = "weft_gather_qmm",
+                                       [BY_PUT] = "weft_put" };
   if (n->op == &op_assert) return assert_text(n);
   return typed[((const struct take_attr *)n->attr)->by];
 }
