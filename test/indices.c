@@ -137,6 +137,18 @@ TEST(one_index_a_row_puts_what_it_puts_into_memory) {
   }
 }
 
+/* In f32 two rows of the last three have one number. */
+TEST(rows_that_f32_cannot_count_are_put_where_it_says) {
+  weft_scope *s = weft_scope_open();
+  int64_t n = (1 << 24) + 3, last = n - 1;
+  weft_array *zeros = weft_full(WEFT_I8, WEFT_DIMS(n, 2), 0), *rows = weft_iota(weft_full(WEFT_F32, WEFT_DIMS(n), 0), 0);
+  weft_array *i[] = { weft_cast(rows, WEFT_I64), weft_full(WEFT_I64, WEFT_DIMS(n), 1) };
+  weft_array *y = weft_put(zeros, weft_take(zeros, 2, i), weft_scalar(1), WEFT_ADD);
+  EXPECT(one_f64(weft_cast(weft_sum(weft_cast(y, WEFT_I64), WEFT_ALL), WEFT_F64)) == n);
+  EXPECT(one_f64(weft_cast(weft_max(weft_slice(y, 0, last - 1, last, 1), WEFT_ALL), WEFT_F64)) == 0);
+  weft_scope_discard(s);
+}
+
 TEST(one_index_a_row_is_put_in_every_step_of_a_loop) {
   weft_scope *s = weft_scope_open();
   int64_t at[] = { 2, 0, -1, 4, 4, -5 };

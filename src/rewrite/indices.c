@@ -122,6 +122,7 @@ struct node *rewrite_take(struct rewriting *w, struct node *n) {
 /* The axis along which n counts 0 1 2 .., the same along all others; -1: it does not, or has fewer than two to count, or lies below
  * more than so many views. */
 static int axis_counted(const struct node *n, int most) {
+  enum { EXACT = 1 << 24 }; /* f32 counts so far */
   if (n->op == &op_iota) {
     int axis = ((const struct axis_attr *)n->attr)->axis;
     return n->dims[axis] > 1 ? axis : -1;
@@ -130,7 +131,8 @@ static int axis_counted(const struct node *n, int most) {
   const struct node *x = n->in[0];
   int axis = axis_counted(x, most - 1), at = axis + n->rank - x->rank;
   if (axis < 0) return -1;
-  if (n->op == &op_cast) return weft_dtype_bytes((weft_dtype)x->dtype) >= 4 && n->dtype == WEFT_I64 ? axis : -1;
+  bool is_exact = weft_dtype_bytes((weft_dtype)x->dtype) >= 4 && n->dtype == WEFT_I64 && x->dims[axis] <= EXACT;
+  if (n->op == &op_cast) return is_exact ? axis : -1;
   if (n->op == &op_broadcast) return x->dims[axis] == n->dims[at] ? at : -1;
   if (count_of(x->rank, x->dims) != x->dims[axis]) return -1;
   for (at = 0; n->dims[at] == 1;) at++;
