@@ -249,6 +249,37 @@ TEST(a_number_can_be_promised) {
   weft_scope_discard(s);
 }
 
+/* d (w v v) / dw and d (w v v) / dv after w := v = 3, and the same of b, which has become v, too. */
+static void expect_apart(bool waits, weft_array *v) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *b = number(2), *g[3], *ys, *xs = weft_reshape(number(5), WEFT_DIMS(1, 1));
+  weft_scope *step = weft_scope_open();
+  weft_update(w, v);
+  weft_update(b, v);
+  EXPECT_OK(waits ? weft_scope_close(step) : weft_scope_close_async(step));
+  EXPECT(weft_id(w) != weft_id(v) && weft_id(w) != weft_id(b));
+  weft_array *y = weft_mul(weft_mul(w, v), weft_mul(v, weft_mul(b, weft_mul(b, b))));
+  weft_grad(y, 3, (weft_array *[]){ w, v, b }, g);
+  weft_map(1, &w, &xs, 1, &y, &ys);
+  EXPECT(read_one(g[0]) == 243 && read_one(g[1]) == 2 * 243 && read_one(g[2]) == 3 * 243);
+  EXPECT(read_one(ys) == 5 * 243);
+  EXPECT(read_one(w) == 3 && read_one(b) == 3);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(an_array_that_becomes_another_one_has_derivatives_of_its_own) {
+  for (int waits = 0; waits < 2; waits++) {
+    weft_scope *s = weft_scope_open();
+    expect_apart(waits, number(3));
+    weft_array *v = weft_mul(number(1), number(3));
+    EXPECT_OK(weft_eval(1, &v));
+    expect_apart(waits, v);
+    expect_apart(waits, weft_cast(weft_full(WEFT_F32, WEFT_DIMS(1), 3), WEFT_F32));
+    weft_scope_discard(s);
+  }
+}
+
 /* Whether what is queued behind n steps was still waiting when it was asked for. */
 static bool is_queued_behind(int64_t n) {
   weft_scope *s = weft_scope_open();

@@ -120,19 +120,20 @@ static void keep_promise(struct node *p, const struct node *n) {
 
 /* ---- Waiting for it ---- */
 
-/* Numbers and values are leaves already. */
-static bool is_leaf(const struct node *n) { return n->op == &op_scalar || n->op == &op_value; }
-
-/* Promises for what has its sizes; the others are made when they have them. */
+/* Promises for what has its sizes; the others are made when they have them. Also for what is a leaf already: two names of one leaf
+ * would be one array to derivatives, maps and functions. */
 static struct failure *promise_known(struct closing *c) {
   if (!c->promise && !(c->promise = mem_alloc(sizeof *c->promise * (size_t)(c->n_updates + 1)))) return no_memory();
   for (int i = 0; i < c->n_updates; i++) {
     struct node *n = c->node[i];
-    if (c->promise[i] || (!is_leaf(n) && !node_is_known(n))) continue;
-    if (!(c->promise[i] = is_leaf(n) ? node_retain(n) : promise_of(n))) return no_memory();
+    if (c->promise[i] || !node_is_known(n)) continue;
+    if (!(c->promise[i] = promise_of(n))) return no_memory();
   }
   return NULL;
 }
+
+/* Numbers and values: what names one takes over no memory, and is named when all is done. */
+static bool is_leaf(const struct node *n) { return n->op == &op_scalar || n->op == &op_value; }
 
 /* Updates of arrays that may be overwritten, if nothing can fail once they are computed. */
 static void find_heirs(struct closing *c, struct weft_scope *s) {
@@ -156,7 +157,7 @@ static struct failure *commit(struct closing *c, const struct update updates[]) 
   if (f) return f;
   graph_lock();
   for (int i = 0; i < c->n_updates; i++) {
-    bool is_done = is_leaf(c->node[i]) || (c->heir && c->heir[i].is_done);
+    bool is_done = c->heir && c->heir[i].is_done;
     if (!is_done) keep_promise(c->promise[i], c->node[i]);
   }
   graph_unlock();
