@@ -280,6 +280,22 @@ TEST(an_array_that_becomes_another_one_has_derivatives_of_its_own) {
   }
 }
 
+/* What a scope that is closed reads is of a scope that stays open: it can still be asked how it was made. */
+TEST(what_a_close_has_read_can_be_differentiated_through_whether_it_was_waited_for_or_not) {
+  for (int waits = 0; waits < 2; waits++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = number(3), *w = weft_mul(x, x), *to = number(0), *g;
+    EXPECT_OK(weft_eval(1, &w));
+    weft_scope *step = weft_scope_open();
+    weft_update(to, weft_tanh(w));
+    EXPECT_OK(waits ? weft_scope_close(step) : weft_scope_close_async(step));
+    EXPECT_OK(weft_wait(0, NULL, -1));
+    weft_grad(w, 1, &x, &g);
+    EXPECT(read_one(g) == 6);
+    weft_scope_discard(s);
+  }
+}
+
 /* Whether what is queued behind n steps was still waiting when it was asked for. */
 static bool is_queued_behind(int64_t n) {
   weft_scope *s = weft_scope_open();

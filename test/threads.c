@@ -273,6 +273,45 @@ static void *leaves_scopes_open(void *shared) {
   }
   return NULL;
 }
+/* Who evaluates, without a scope of his own, what is made of arrays in a scope of another thread. */
+enum { EVALUATES, STARTS, READS };
+struct passer { weft_array *y; int how; };
+
+static void *computes(void *arg) {
+  struct passer *p = arg;
+  float x[16];
+  weft_status status = p->how == EVALUATES ? weft_eval(1, &p->y) : p->how == STARTS ? weft_eval_async(1, &p->y)
+                     : weft_read(p->y, WEFT_F32, x, sizeof x);
+  EXPECT_OK(status);
+  EXPECT_OK(weft_wait(1, &p->y, -1));
+  return NULL;
+}
+
+/* y2 = x x and y3 = x x x, of a function. */
+static void call_powers(weft_array *x, weft_array *y[2]) {
+  weft_scope *body = weft_scope_open();
+  weft_array *a = weft_input(WEFT_F32, WEFT_DIMS(16)), *p[2] = { weft_mul(a, a) };
+  p[1] = weft_mul(p[0], a);
+  weft_call(weft_compile(body, 1, &a, 2, p), 1, &x, 2, y);
+}
+
+TEST(arrays_of_an_open_scope_keep_their_history_whichever_thread_evaluates) {
+  for (int how = EVALUATES; how <= READS; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = floats(16, 0), *w = weft_mul(x, x), *y[2], *g;
+    EXPECT_OK(weft_eval(1, &w));
+    struct passer p[THREADS] = { { weft_tanh(w), how } };
+    call_powers(x, y);
+    for (int i = 1; i < THREADS; i++) p[i] = (struct passer){ i & 1 ? y[0] : p[0].y, how };
+    run_threads(computes, p, sizeof *p);
+    weft_grad(w, 1, &x, &g);
+    EXPECT(sum_of(g) == 2 * 120);
+    weft_grad(weft_sub(y[1], y[0]), 1, &x, &g);
+    EXPECT(sum_of(g) == 3 * 1240 - 2 * 120);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_thread_may_end_with_scopes_and_loops_open) {
   weft_scope *s = weft_scope_open();
   weft_array *x = floats(16, 0), *many[THREADS];

@@ -390,6 +390,7 @@ static bool has_names(const struct weft_scope *s) {
 }
 
 bool scope_has_names(void) { return has_names(caller()->current); }
+bool scope_has_names_beyond(const struct weft_scope *s) { return has_names(s->outside); }
 
 void scope_drop_handles(struct weft_scope *s) {
   bool is_last = s->handles && !has_names(s->outside);

@@ -53,6 +53,7 @@ enum { HANDLE_ALIVE = 0x57454654, SCOPE_OPEN = 0x53434f50 };
 
 struct weft_scope *scope_current(void);               /* the innermost open one of this thread; its root at least. NULL: memory */
 uint64_t scope_origin(void);                          /* tag set by weft_origin on this thread */
+bool scope_has_names_beyond(const struct weft_scope *); /* one that is further out than this one has */
 bool scope_has_names(void);                           /* one that is open in this thread has an array */
 bool scope_trace_open(void);                          /* some thread has a trace open */
 

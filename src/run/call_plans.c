@@ -468,18 +468,20 @@ static bool is_ready_call(int n, struct node *const target[]) {
 }
 
 /* Lock held. false: out of memory. */
-static bool take_results(struct results *r, const struct node *call, int n, struct node *target[], bool forgets) {
+static bool take_results(struct results *r, const struct node *call, int n, struct node *target[], bool forgets,
+                         bool has_names) {
   if (!results_begin(r, call, n)) return false;
   for (int i = 0; i < n; i++) results_want(r, target[i], forgets && node_is_loose(target[i]));
-  results_add_held(r, call, scope_has_names());
+  results_add_held(r, call, has_names);
   return true;
 }
 
 static __attribute__((noinline)) struct failure *run_several(struct node *call, int n, struct node *target[], int n_heirs,
                                                              struct heir heir[]) {
   struct results r;
+  bool has_names = n_heirs ? scope_has_names() : eval_has_names(n, target);
   graph_lock();
-  bool ok = take_results(&r, call, n, target, !n_heirs && !eval_settings()->check);
+  bool ok = take_results(&r, call, n, target, !n_heirs && !eval_settings()->check, has_names);
   graph_unlock();
   if (!ok) return no_memory();
   struct failure *f = eval_call(call, &r, n_heirs, heir);
@@ -524,7 +526,7 @@ bool eval_enqueue_call(int n, struct node *target[]) {
   struct results r;
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
-  bool ok = call && take_results(&r, call, n, target, false);
+  bool ok = call && take_results(&r, call, n, target, false, eval_has_names(n, target));
   graph_unlock();
   if (!ok) return node_release(call), false;
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;

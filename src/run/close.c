@@ -17,6 +17,7 @@ struct closing {
   struct node **node;          /* values of the updates, then of the fetches; with references */
   struct node **promise;       /* by update, with references; NULL: none is made */
   struct fetch *fetches;
+  bool has_names;              /* of scopes further out: a job has a thread without any */
   int n_heirs;                 /* 0, or as many as updates */
   struct heir *heir;
 };
@@ -82,7 +83,8 @@ static struct failure *fetch_all(const struct closing *c) {
 
 /* A fetch that does not fit is found before anything runs, where the sizes are known. */
 static struct failure *compute(const struct closing *c) {
-  struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
+  struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .has_names = c->has_names, .n_heirs = c->n_heirs,
+                            .heir = c->heir };
   struct failure *f = c->n_heirs ? misfetch(c) : NULL;
   if (!f && c->n_heirs) f = eval_ready_call(c->n_updates + c->n_fetches, c->node, c->n_heirs, c->heir);
   if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
@@ -242,6 +244,7 @@ static void end_job(struct job *j) { free_parts((struct closing *)j); }
 static struct failure *start(struct closing *c, const char *fn, struct weft_scope *s) {
   struct failure *f = unseen(s);
   if (!f) f = gather(c, fn, s);
+  c->has_names = scope_has_names_beyond(s);
   if (!f) f = eval_look(c->n_updates + c->n_fetches, c->node);
   return f ? f : promise_all(c);
 }

@@ -12,11 +12,17 @@
 
 static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
 
+bool eval_has_names(int n, struct node *const target[]) {
+  for (int i = 0; i < n; i++) if (!node_is_loose(target[i])) return true;
+  return scope_has_names();
+}
+
 bool eval_begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   const struct eval_settings *s = eval_settings();
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *s, .in_background = o->in_background,
-                      .only_targets = o->only_targets, .is_asked = is_asked(o), .has_names = scope_has_names(),
-                      .n_heirs = o->n_heirs, .heir = o->heir };
+                      .only_targets = o->only_targets, .is_asked = is_asked(o), .n_heirs = o->n_heirs, .heir = o->heir };
+  bool is_of_user = is_asked(o) && !o->only_targets; /* what a scope that closes computes is its own */
+  e->has_names = o->has_names || (is_of_user ? eval_has_names(n, target) : scope_has_names());
   if (n) e->settings.device = device_for(target[0], s);
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);

@@ -14,10 +14,13 @@ struct eval_options {
   const char *fn;           /* what the user has called; NULL: weft_eval */
   bool in_background;       /* return once it is started */
   bool only_targets;        /* store nothing else, even if somebody holds it (a scope that closes) */
+  bool has_names;           /* of scopes, whatever thread this is (see struct eval) */
   int n_heirs;              /* updates the targets are for (donate.h): they may be done when this returns */
   struct heir *heir;
 };
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *, struct failure **);
+bool eval_has_names(int n, struct node *const target[]); /* whoever asks for them, or another thread, has arrays in open scopes,
+                                   which may show how these were made. What is loose is in none */
 bool eval_stops(const struct node *); /* an evaluation does not look below it: it has a value, or is a leaf */
 /* Until none of them is queued or running. TIMEOUT has no failure. */
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **);

@@ -28,7 +28,7 @@ struct eval {
   dim length;                     /* the last target tells it, and is nobody else's; 0: none does */
   struct eval_settings settings;
   bool in_background, only_targets, is_asked; /* by a user */
-  bool has_names;                 /* whoever asked had some in scopes, by which he may ask how things were made */
+  bool has_names;                 /* in open scopes, by which somebody may ask how things were made */
   int n_heirs;
   struct heir *heir;
   struct node *call;              /* the one the targets are results of, held by whoever evaluates them; NULL: it does not matter */
