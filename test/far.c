@@ -53,6 +53,7 @@ static unsigned far_seed = 1;
 _Atomic int far_lag, far_refuses, far_takes_left = -1, far_launches_left = -1, far_uploads_left = -1, far_downloads_left = -1,
             far_runs_left = -1;
 const volatile int *far_cancel_after_run;
+volatile int *far_taken_back;
 _Atomic bool far_stuck, far_looks;
 static _Atomic int n_asked;
 
@@ -355,6 +356,7 @@ static int stop(const struct device *d, const struct stop *s) {
   pthread_mutex_lock(&far_lock);
   far_of(d)->stopped = s->number;
   pthread_mutex_unlock(&far_lock);
+  if (far_taken_back) *far_taken_back = 0;
   return DEVICE_OK;
 }
 
@@ -425,7 +427,7 @@ static void set_out(void) {
   far_lag = lag ? atoi(lag) : FAR_AT_ONCE;
   far_refuses = n_asked = 0;
   far_takes_left = far_launches_left = far_uploads_left = far_downloads_left = far_runs_left = -1;
-  far_cancel_after_run = NULL;
+  far_cancel_after_run = NULL, far_taken_back = NULL;
   pthread_mutex_lock(&far_lock);
   counts.most = counts.takes = 0;
   counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = counts.stopped = 0;

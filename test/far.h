@@ -18,6 +18,7 @@ extern _Atomic int far_runs_left;              /* before a kernel that was enque
 extern _Atomic bool far_stuck;                 /* nothing that is enqueued ends, for who asks */
 extern _Atomic bool far_looks;                 /* kernels may be stopped before they begin (counts.stopped), as long loops of a GPU */
 extern const volatile int *far_cancel_after_run;
+extern volatile int *far_taken_back;           /* a flag that is 0 again as soon as launches are told to stop; NULL: none */
 
 enum { FAR_STREAM = 5 };                       /* a stream of somebody else there: its copy queue */
 const struct device *far_device(int);          /* 0, 1 */

@@ -328,6 +328,29 @@ TEST(kernels_that_may_be_stopped_are_when_their_evaluation_is_cancelled) {
   far_end();
 }
 
+/* Whoever was told to stop has left his results as they are: they are nobody's, though the flag says otherwise by then. */
+TEST(kernels_that_were_stopped_are_cancelled_though_the_flag_is_taken_back) {
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = plus(far_ramp(N), 1);
+  pthread_t t;
+  far_looks = far_stuck = true;
+  far_taken_back = &cancels;
+  cancels = 0;
+  weft_cancel_when(&cancels);
+  EXPECT_INT(pthread_create(&t, NULL, cancel_soon, NULL), 0);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+  EXPECT_INT(cancels, 0);
+  pthread_join(t, NULL);
+  far_drain();
+  EXPECT_INT(far_counts().stopped, 1);
+  far_stuck = false;
+  expect_ramp(y, 1, 1);
+  weft_cancel_when(NULL);
+  weft_scope_discard(s);
+  far_end();
+}
+
 /* Loops that are no kernel, whose steps may be: n steps, or until the data say so; and a choice by what comes out of them. */
 static weft_array *long_way(bool has_until) {
   weft_loop *loop = weft_loop_open(weft_integer(5));

@@ -428,7 +428,7 @@ TEST(vm_stops_inside_a_long_loop_when_asked) {
   struct code *code = backend_vm.compile(k, NULL, &why);
   struct kir_facts facts = kir_facts(k);
   int64_t y = 5;
-  volatile int stop = 1;
+  struct cancel stop = { &(volatile int){ 1 }, 0 };
   struct bound b = {&y, {0}, false};
   struct launch l = {.sizes = (int64_t[]){INT64_MAX}, .bufs = &b, .cancel = &stop};
   EXPECT_INT(launch_run(&backend_vm, code, k, &facts, &l, 1), 2);

@@ -857,15 +857,20 @@ TEST(a_cancelled_kernel_stops_at_the_next_outer_iteration) {
   static float x[64 * 8], y[64 * 8];
   struct bound bufs[2] = { { x, { 8, 1 }, false }, { y, { 8, 1 }, false } };
   int64_t sizes[] = { 64, 8 };
-  volatile int cancel = 1;
+  volatile int flag = 1;
+  struct cancel cancel = { &flag, 0 };
   struct launch l = { .sizes = sizes, .bufs = bufs, .lo = 0, .hi = 64, .cancel = &cancel };
   const char *why;
   EXPECT(k && kir_legalise(k));
   struct code *code = compile_for(k, false, &why);
   EXPECT_INT(backend_x86.run(code, &l), 0);
   EXPECT(y[63 * 8] == 0);
-  cancel = 0;
+  EXPECT(cancel.is_seen);
+  flag = 0;
+  EXPECT(cancel_is_set(&cancel)); /* it was not finished, whatever the flag says afterwards */
+  cancel.is_seen = 0;
   EXPECT_INT(backend_x86.run(code, &l), 0);
+  EXPECT(!cancel.is_seen);
   EXPECT(y[63 * 8] == 0.125f);
   backend_x86.free(code);
   kir_free(k);

@@ -67,6 +67,9 @@ static inline void words_clear(struct finding_words w[], int64_t n) {
   for (int64_t i = 0; i < n; i++) w[i] = (struct finding_words){ NOTHING_FOUND, { NOTHING_FOUND, NOTHING_FOUND, NOTHING_FOUND } };
 }
 
+/* A flag of the user's, and whether it has been seen in a run. Machine code knows where both stand. */
+struct cancel { const volatile int *flag; int is_seen; };
+
 struct launch {
   const int64_t *sizes;              /* by position among kernel->sizes */
   const uint64_t *args;              /* bit patterns, by position among kernel->args */
@@ -76,7 +79,7 @@ struct launch {
     struct finding_words *words;     /* on a device: at an address of its own */
   };
   int64_t lo, hi;                    /* part of the outermost loop (kir_facts.outer); ignored if there is none */
-  const volatile int *cancel;        /* polled now and then inside long loops; NULL: never. Stops early if set */
+  struct cancel *cancel;             /* polled now and then inside long loops; NULL: never. Stops early if it is set */
   struct stop { uint64_t at, number; } stop; /* on a device: long loops end once this number is at that address; at 0: never */
   int64_t parts;                     /* so many launches write what is larger than this one writes; 0: one */
   uint64_t *loads;                   /* vm only: elements loaded, by buffer; NULL: not counted */
@@ -84,6 +87,15 @@ struct launch {
 
 /* A flag that may be NULL: never set. */
 static inline bool flag_is_set(const volatile int *flag) { return flag && __atomic_load_n(flag, __ATOMIC_RELAXED); }
+
+/* Whether the cancel of a run, NULL: none, is set. Whoever sees the flag once ends with what he has: the run has failed then, even
+ * if the flag is taken back. */
+static inline bool cancel_is_set(struct cancel *c) {
+  if (!c || __atomic_load_n(&c->is_seen, __ATOMIC_RELAXED)) return c;
+  if (!flag_is_set(c->flag)) return false;
+  __atomic_store_n(&c->is_seen, 1, __ATOMIC_RELAXED);
+  return true;
+}
 
 struct code; /* a compiled kernel, owned by its back end */
 

@@ -356,7 +356,8 @@ struct failure *eval_run(struct eval *e) {
   struct failure *f = leaf && out && has_room ? NULL : eval_no_memory();
   int threads = e->settings.threads ? e->settings.threads : pool_threads();
   bool stays_open = e->plan->device && job_is_here();
-  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .gives = e->dies, .out = out,
+  struct cancel cancel = { e->settings.cancel, 0 };
+  struct run r = { .leaf = leaf, .cancel = cancel.flag ? &cancel : NULL, .threads = threads, .gives = e->dies, .out = out,
                    .stays_open = stays_open };
   if (!f) f = weigh_leaves(e, &r);
   if (!f) {

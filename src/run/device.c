@@ -341,10 +341,10 @@ struct failure *device_await(const struct device *d, const struct run *r) {
   if (!r->stop.at) return NULL;
   int64_t began = clock_ns();
   struct event end = event_now(d, QUEUE_COMPUTE);
-  while (!event_is_over(&end) && !flag_is_set(r->cancel)) clock_nap(began);
-  if (!flag_is_set(r->cancel)) return NULL;
+  while (!event_is_over(&end) && !cancel_is_set(r->cancel)) clock_nap(began);
+  if (!cancel_is_set(r->cancel)) return NULL;
   int how = d->stop(d, &r->stop);
-  return how ? device_failure(d, how, 0) : plan_stopped(r->cancel);
+  return how ? device_failure(d, how, 0) : run_stopped(r->cancel);
 }
 
 /* What overwrites, or is past that, is not cancelled any more. */
@@ -402,7 +402,7 @@ static bool run_bundled(struct tour *t) {
   if (!t->p->may_be_bundled || t->r->stop.at || (t->r->overwrites && t->verdict)) return false;
   for (int i = 0; !t->failure && i < s->n_steps; i++) step_stores(s, i, to_device, t);
   if (!t->failure && t->r->overwrites) pass(t, 0);
-  if (!t->failure) t->failure = plan_stopped(t->r->cancel);
+  if (!t->failure) t->failure = run_stopped(t->r->cancel);
   if (t->failure) return true;
   bool is_done = bundled_run((struct plan *)t->p, t->r, t->there, &t->failure);
   for (int i = 0; is_done && i < s->n_steps; i++) step_stores(s, i, made_there, t);

@@ -7,9 +7,9 @@
 static struct failure *run_one_by_one(const struct library *l, const struct library_call *c, struct run *r) {
   struct failure *f = device_drain();
   for (int64_t p = 0; !f && p < c->n_problems; p++) {
-    if ((f = plan_stopped(r->cancel))) break;
+    if ((f = run_stopped(r->cancel))) break;
     f = l->run(c, p, p + 1, NULL);
-    if (!f) f = plan_stopped(r->cancel);
+    if (!f) f = run_stopped(r->cancel);
   }
   return f;
 }

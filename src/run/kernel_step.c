@@ -128,7 +128,7 @@ static struct failure *launch(const struct plan *p, int i, struct run *r, uint8_
                       .loads = r->loads ? r->loads[i] : NULL };
   int how = launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
-  if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  if (how == 2 || cancel_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   return step_first_failure(s, checks);
 }
 
@@ -137,7 +137,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   const struct step *s = &p->schedule->step[i];
   const struct compiled *c = p->code[i];
   struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
-  if (flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  if (cancel_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   step_bind(s, c->kernel, base, bound);
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .words = r->words, .stop = r->stop, .parts = s->parts };
   int how = p->device->launch(p->device, c->code, &l);

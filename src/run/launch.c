@@ -25,7 +25,7 @@ struct launching {
   int joins;                /* a lock: somebody joins what it has found to the launch's */
 };
 
-static bool is_cancelled(const struct launch *l) { return flag_is_set(l->cancel); }
+static bool is_cancelled(const struct launch *l) { return cancel_is_set(l->cancel); }
 
 /* ---- Findings -------------------------------------------------------------------------------------------------------- */
 

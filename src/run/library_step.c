@@ -28,7 +28,7 @@ enum {
 struct ranges_run {
   const struct library *library;
   const struct library_call *call;
-  const volatile int *cancel;
+  struct cancel *cancel;
   int64_t n, each;               /* parts of all problems; of a range */
   struct failure **failure;      /* by range */
   int threads;
@@ -55,7 +55,7 @@ static void run_range(void *ctx, int i) {
   int64_t from = i * r->each, to = from + r->each < r->n ? from + r->each : r->n;
   size_t bytes = r->library->scratch ? r->library->scratch(r->call) : 0;
   void *scratch = bytes ? memory_take(bytes) : NULL;
-  r->failure[i] = plan_stopped(r->cancel);
+  r->failure[i] = run_stopped(r->cancel);
   if (!r->failure[i] && from < to) r->failure[i] = bytes && !scratch ? no_room(bytes) : r->library->run(r->call, from, to, scratch);
   if (scratch) memory_give(scratch, bytes);
 }
@@ -77,7 +77,7 @@ static struct failure *run_rounds(struct library_call *c, struct ranges_run *x, 
     pool_run((int)c->n_ranges, x->threads, run_range, x);
     f = first_of(c->n_ranges, x->failure);
   }
-  return f ? f : plan_stopped(r->cancel);
+  return f ? f : run_stopped(r->cancel);
 }
 
 static size_t shared_bytes(const struct library *l, const struct library_call *c) { return l->shared ? l->shared(c) : 0; }
@@ -153,7 +153,7 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   const struct library_step *s = p->schedule->step[i].library;
   struct routine_array a[MOST_ARRAYS];
   struct routine_call c;
-  if (flag_is_set(r->cancel)) return plan_stopped(r->cancel);
+  if (cancel_is_set(r->cancel)) return run_stopped(r->cancel);
   describe(s, base, a, &c);
   c.words = r->words;
   int how = c.n_problems ? p->device->routine(p->device, &c, false) : DEVICE_OK;

@@ -46,7 +46,7 @@ static void displace(const struct piece_kernel *p, int buf, const int64_t from[]
 }
 
 int piece_run(struct piece_kernel *p, const int64_t from[], const int64_t extent[], int n, const struct piece_buffer own[],
-              const volatile int *cancel) {
+              struct cancel *cancel) {
   const struct kir_kernel *k = p->code->kernel;
   struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
   int64_t *sizes = alloca(sizeof *sizes * (size_t)(k->n_sizes + 1));

@@ -22,7 +22,7 @@ struct piece_buffer { int buf; void *data; int64_t stride[AXES]; };
 void piece_kernel_of(struct piece_kernel *, const struct plan *, int step, int n_axes, const int start[], uint8_t *const base[]);
 /* From `from` on, `extent` elements along each axis. 0: done; 1: out of memory. */
 int piece_run(struct piece_kernel *, const int64_t from[], const int64_t extent[], int n, const struct piece_buffer own[],
-              const volatile int *cancel);
+              struct cancel *);
 /* Bytes from element to element of a buffer of memory, by axis. */
 void piece_strides(const struct piece_kernel *, int buf, int64_t stride[]);
 struct failure *piece_outcome(const struct piece_kernel *); /* of its checks; NULL: all is well */

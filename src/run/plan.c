@@ -60,9 +60,9 @@ void plan_release(struct plan *p) {
   if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
 }
 
-struct failure *plan_stopped(const volatile int *cancel) {
-  return flag_is_set(cancel) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
-}
+static struct failure *stopped(void) { return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled"); }
+struct failure *plan_stopped(const volatile int *flag) { return flag_is_set(flag) ? stopped() : NULL; }
+struct failure *run_stopped(struct cancel *c) { return cancel_is_set(c) ? stopped() : NULL; }
 
 bool plan_is_on_device(const struct plan *p, int i) { return p->is_there[i]; }
 
@@ -360,7 +360,7 @@ bool plan_may_fail(const struct plan *p, int i) {
 }
 
 struct failure *plan_pass(const struct plan *p, struct run *r) {
-  struct failure *f = plan_stopped(r->cancel);
+  struct failure *f = run_stopped(r->cancel);
   if (!f) f = look_again(p, r);
   if (f) return f;
   r->cancel = NULL;

@@ -28,7 +28,8 @@ struct plan {
   size_t bytes;                  /* its arena and its key */
 };
 
-struct failure *plan_stopped(const volatile int *cancel); /* NULL: the flag is not set */
+struct failure *plan_stopped(const volatile int *flag); /* NULL: the flag is not set */
+struct failure *run_stopped(struct cancel *);           /* the same in a run */
 
 /* The graph as a plan wants it: local nodes in order, leaves numbered in `serial`. It lives in `arena`, which the plan
  * takes over. */
@@ -66,7 +67,7 @@ struct leaf {
 };
 struct run {
   struct leaf *leaf;
-  const volatile int *cancel;
+  struct cancel *cancel;         /* NULL: it cannot be */
   int threads;
   bool gives;                    /* some leaf dies */
   struct buffer **out;           /* by store: buffers of output stores, with references; others NULL. n_stores entries */

@@ -133,7 +133,7 @@ struct product {
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
   struct piece_kernel *next;    /* goes on with a cell; its code may be NULL: there is none */
-  const volatile int *cancel;
+  struct cancel *cancel;
   int failed;                   /* atomic: out of memory for scratch */
 };
 
@@ -163,7 +163,7 @@ struct worker {
 static inline int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
 static inline int64_t round_up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
 static inline size_t padded(int64_t bytes) { return (size_t)round_up(bytes, PRODUCT_ALIGN); }
-static inline bool product_is_cancelled(const struct product *p) { return flag_is_set(p->cancel); }
+static inline bool product_is_cancelled(const struct product *p) { return cancel_is_set(p->cancel); }
 
 static inline int64_t first_row(const struct product *p, int64_t part) {
   return part * p->cut.part_rows + least(part, p->cut.n_higher);

@@ -156,7 +156,7 @@ static void iota(struct vm_frame *f, int out) {
 }
 
 static bool cancelled(const struct vm_frame *f) {
-  return flag_is_set(f->launch->cancel);
+  return cancel_is_set(f->launch->cancel);
 }
 
 void vm_exec(struct vm_frame *f, int first) {

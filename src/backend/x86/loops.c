@@ -103,15 +103,21 @@ static void drop_pointers(struct gen *g, const struct gen_loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) g->accesses[i].reg = -1;
 }
 
+/* cancel_is_set */
 void poll_cancel(struct gen *g) {
   struct encoder *e = enc(g);
   int go = label_new(e);
   static const uint8_t cmp_rax_0[] = { 0x83, 0x38, 0 };
+  static const uint8_t set_seen[] = { 0xc7, 0x40, offsetof(struct cancel, is_seen), 1, 0, 0, 0 }; /* mov dword [rax + ..], 1 */
   gpr(e, G_MOV, RAX, in_frame(FRAME_CANCEL));
   gpr(e, G_TEST, RAX, rm_reg(RAX));
   jump_if(e, CC_E, go);
+  gpr(e, G_MOV, RAX, rm_at(RAX, offsetof(struct cancel, flag)));
   code_bytes(e, cmp_rax_0, 3);
-  jump_if(e, CC_NE, g->finish);
+  jump_if(e, CC_E, go);
+  gpr(e, G_MOV, RAX, in_frame(FRAME_CANCEL));
+  code_bytes(e, set_seen, sizeof set_seen);
+  jump_to(e, g->finish);
   label_here(e, go);
 }
 
