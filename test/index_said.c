@@ -89,6 +89,37 @@ static weft_array *take_one_a_row(void) {
   weft_array *x = weft_exp(weft_mul(indices(WEFT_DIMS(300, 50), 3, 0, NULL), weft_scalar(0.1)));
   return weft_take_along(x, 1, indices(WEFT_DIMS(300, 1), 50, 2, (struct odd[]){ { 222, 50 }, { 111, -51 } }));
 }
+/* Derivatives alone: what is put back where it was taken, and taken where it was put. */
+static weft_array *slope(weft_array *y, weft_array *x) {
+  weft_array *dx;
+  return weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx), dx;
+}
+static weft_array *slope_of_many(void) {
+  weft_array *x = ramp(100);
+  return slope(taken_by(x, indices(WEFT_DIMS(WIDE), 100, 2, (struct odd[]){ { 69999, 100 }, { 41234, -101 } })), x);
+}
+static weft_array *slope_of_one_a_row(void) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(300, 50), 1);
+  weft_array *i = indices(WEFT_DIMS(300, 1), 50, 2, (struct odd[]){ { 222, 50 }, { 111, -51 } });
+  return slope(weft_take_along(x, 1, i), x);
+}
+static weft_array *slope_at_one(void) {
+  weft_array *x = ramp(100);
+  return slope(weft_at(x, 0, weft_add(i64_of(-99), i64_of(-99))), x);
+}
+static weft_array *slope_of_window_before(void) {
+  weft_array *x = ramp(100);
+  return slope(weft_window(x, 0, weft_add(i64_of(-99), i64_of(-99)), 5), x);
+}
+static weft_array *slope_of_rows_put(void) {
+  weft_array *i = indices(WEFT_DIMS(300), 50, 2, (struct odd[]){ { 222, 50 }, { 111, -51 } });
+  weft_array *v = weft_full(WEFT_F32, WEFT_DIMS(300, 60), 2);
+  return slope(put_by(WEFT_ADD, weft_full(WEFT_F32, WEFT_DIMS(50, 60), 1), i, v), v);
+}
+static weft_array *slope_of_slope(void) {
+  weft_array *x = ramp(100), *y = taken_by(x, indices(WEFT_DIMS(WIDE), 100, 2, (struct odd[]){ { 69999, 100 }, { 41234, -101 } }));
+  return slope(weft_mul(slope(weft_mul(y, weft_mul(y, y)), x), ramp(100)), x);
+}
 static weft_array *take_in_steps(void) {
   weft_loop *l = weft_loop_open(weft_integer(9));
   weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01)), *k = weft_loop_carry(l, i64_of(40));
@@ -131,6 +162,12 @@ static const struct { const char *name; weft_array *(*make)(void); const char *s
   { "put along", put_along, "weft_put: the index 50 at place 2222 is out of range for an axis of 50" },
   { "one put a row", put_one_a_row, "weft_put: the index -51 at place 111 is out of range for an axis of 50" },
   { "one taken a row", take_one_a_row, "weft_take_along: the index -51 at place 111 is out of range for an axis of 50" },
+  { "the slope of many", slope_of_many, "weft_take: the index -101 at place 41234 is out of range for an axis of 100" },
+  { "the slope of one a row", slope_of_one_a_row, "weft_take_along: the index -51 at place 111 is out of range for an axis of 50" },
+  { "the slope at one", slope_at_one, "weft_at: the index -198 at place 0 is out of range for an axis of 100" },
+  { "the slope of a window", slope_of_window_before, "weft_window: the index -198 at place 0 is out of range for an axis of 100" },
+  { "the slope of rows put", slope_of_rows_put, "weft_put: the index -51 at place 111 is out of range for an axis of 50" },
+  { "the slope of a slope", slope_of_slope, "weft_take: the index -101 at place 41234 is out of range for an axis of 100" },
   { "steps", take_in_steps, "weft_take: the index 110 at place 61 is out of range for an axis of 110 (step 3 of the loop)" },
   { "little steps", take_in_little_steps, "weft_take: the index -6 at place 1 is out of range for an axis of 5 (step 5 of the loop)" },
 };

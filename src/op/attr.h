@@ -21,7 +21,9 @@ struct take_attr { int n; enum take_by by; };                /* indices have one
 struct assert_attr { struct take_attr take; struct told *told; }; /* of op_assert; told: the message */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */
-struct scatter_attr { weft_how how; int n, batch; };         /* v has dims I + rest of x; batch: 0 but for schedule/prepare.c */
+struct scatter_attr { weft_how how; int n, batch; enum take_by by; }; /* v has dims I + rest of x; batch: 0 but for
+                                                                schedule/prepare.c; by: BY_PUT, or that of the take whose
+                                                                derivative it is */
 struct pad_attr { int64_t axis, before, after; };
 struct item_attr { int k; };
 struct part_attr { int64_t part; };                          /* 0: real, 1: imaginary */

@@ -246,7 +246,7 @@ weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array 
   weft_loop *loop = weft_loop_open(NULL);
   for (int k = 0; k < n; k++) at[k] = weft_loop_each(loop, array_reshape("weft_put", index[k], 1, flat));
   weft_array *v_i = weft_loop_each(loop, array_reshape("weft_put", v, rest + 1, flat)), *y = weft_loop_carry(loop, x);
-  weft_loop_next(loop, y, array_scatter(y, weft_mul(weft_take(y, n, at), v_i), n, at, WEFT_SET));
+  weft_loop_next(loop, y, array_scatter(y, weft_mul(weft_take(y, n, at), v_i), n, at, WEFT_SET, BY_PUT));
   y = weft_loop_last(loop, y);
   weft_loop_close(loop);
   return y;

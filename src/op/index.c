@@ -6,14 +6,15 @@
 /* ---- Rules of take ---- */
 
 static int n_index(const struct rule *r) { return r->n_in - 1; }
+static int by_of(const struct rule *r) { return (int)((const struct take_attr *)r->node->attr)->by; }
 
 /* Another take by the same call of the user's. */
 static weft_array *taken_too(const struct rule *r, weft_array *x, int n, weft_array *const index[]) {
-  return array_take(x, n, index, (int)((const struct take_attr *)r->node->attr)->by);
+  return array_take(x, n, index, by_of(r));
 }
 
 static weft_array *take_vjp(const struct rule *r, int k, weft_array *dy) {
-  return k ? NULL : array_scatter(zeros_like(r->in[0]), dy, n_index(r), r->in + 1, WEFT_ADD);
+  return k ? NULL : array_scatter(zeros_like(r->in[0]), dy, n_index(r), r->in + 1, WEFT_ADD, by_of(r));
 }
 
 static weft_array *take_jvp(const struct rule *r, int k, weft_array *dx) {

@@ -9,8 +9,8 @@ struct failure *indices_join(const char *fn, int n, struct node *index[]);
 bool known_integer(weft_array *, int64_t *value); /* a 0-d integer that is a number already */
 weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by); /* by: of struct take_attr */
 
-/* x with v, of dims I + rest of x, combined at the indices, which have the shape I. */
-weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how);
+/* x with v, of dims I + rest of x, combined at the indices, which have the shape I. by: of struct scatter_attr */
+weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how, int by);
 
 /* x, if all of p is true; else whatever needs it fails so. */
 weft_array *array_assert(weft_array *x, weft_array *p, weft_status, const char *message);

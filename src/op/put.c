@@ -16,6 +16,8 @@ static weft_how how_of(const struct node *n) {
                           : ((const struct scatter_attr *)n->attr)->how;
 }
 
+static int by_of(const struct rule *r) { return (int)((const struct scatter_attr *)r->node->attr)->by; }
+
 static struct node *put_node(struct node *x, struct node *v, const struct put_attr *a) {
   return node_make(&op_put, (weft_dtype)x->dtype, x->rank, x->dims, 2, (struct node *[]){ x, v }, a, sizeof *a);
 }
@@ -32,9 +34,9 @@ static weft_array *array_put(weft_array *x, weft_array *v, const struct put_attr
   return array_of(y);
 }
 
-static struct node *scatter_node(int n, struct node *const in[], weft_how how) {
+static struct node *scatter_node(int n, struct node *const in[], weft_how how, int by) {
   return node_make(&op_scatter, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n + 2, in,
-                   &(struct scatter_attr){ how, n, 0 }, sizeof(struct scatter_attr));
+                   &(struct scatter_attr){ how, n, 0, (enum take_by)by }, sizeof(struct scatter_attr));
 }
 
 static struct failure *scatter_join(int n, struct node *in[]) {
@@ -48,7 +50,7 @@ static struct failure *scatter_join(int n, struct node *in[]) {
   return in[1] ? NULL : fail(WEFT_ERR_MEMORY, scope_origin(), "weft_put: out of memory");
 }
 
-weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how how) {
+weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how how, int by) {
   struct node *in[WEFT_RANK_MAX + 3];
   weft_array *all[WEFT_RANK_MAX + 3] = { x, v }, *bad;
   memcpy(all + 2, index, (size_t)n * sizeof *all);
@@ -59,7 +61,7 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
     for (int k = 0; k < n + 2; k++) all[k] = array_of(in[k]);
     return complex_scatter_mul(all[0], all[1], n, all + 2);
   }
-  struct node *y = scatter_node(n, in, how);
+  struct node *y = scatter_node(n, in, how, by);
   nodes_release(n + 2, in);
   return array_of(y);
 }
@@ -67,11 +69,11 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
 static weft_array *place(const struct rule *r, weft_array *x, weft_array *v, weft_how how) {
   v = array_broadcast("weft_put", v, r->in[1]->node->rank, r->in[1]->node->dims);
   return r->node->op == &op_put ? array_put(array_waits_with(x, r->in[0]), v, r->node->attr, how)
-                                : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
+                                : array_scatter(x, v, r->n_in - 2, r->in + 2, how, by_of(r));
 }
 
 static weft_array *part(const struct rule *r, weft_array *x) {
-  if (r->node->op == &op_scatter) return weft_take(x, r->n_in - 2, r->in + 2);
+  if (r->node->op == &op_scatter) return array_take(x, r->n_in - 2, r->in + 2, by_of(r));
   const struct put_attr *a = r->node->attr;
   const dim *length = r->in[1]->node->dims;
   x = array_waits_with(x, r->in[0]);
@@ -166,7 +168,7 @@ static weft_array *scatter_batch(const struct rule *r, const bool is_mapped[]) {
   weft_array *x = is_mapped[0] ? X : array_spread(X, rows), *v = is_mapped[1] ? V : array_spread(V, rows);
   array_active_indices(r, 2, is_mapped, active);
   array_row_indices(rows, n, active, is_mapped + 2, index);
-  return array_scatter(x, v, n + 1, index, how_of(r->node));
+  return array_scatter(x, v, n + 1, index, how_of(r->node), by_of(r));
 }
 
 /* ---- Other sizes ---- */
@@ -391,7 +393,7 @@ static weft_array *scatter_one(struct node *x, const struct chain *c, int at, we
   weft_array *index[WEFT_RANK_MAX], *base = array_of(node_retain(at ? c->node[at - 1] : x));
   for (int i = c->n - 1; i > at; i--) v = undo(before(c, x, i), c->node[i], v);
   for (int k = 0; k < n; k++) index[k] = array_of(node_retain(c->index[c->first[at] + k]));
-  weft_array *y = array_scatter(base, v, n, index, how);
+  weft_array *y = array_scatter(base, v, n, index, how, BY_PUT);
   for (int i = at - 1; i >= 0; i--) y = undo(before(c, x, i), c->node[i], y);
   return y;
 }
@@ -418,7 +420,7 @@ static weft_array *scatter_any(struct node *x, const struct chain *c, weft_array
   weft_array *number = array_reshape("weft_put", weft_iota(zeros_of(&flat), 0), x->rank, x->dims);
   weft_array *index = array_of(chain_on(array_good_node(number), c));
   weft_array *all = array_reshape("weft_put", array_of(node_retain(x)), 1, &count);
-  return array_reshape("weft_put", array_scatter(all, v, 1, &index, how), x->rank, x->dims);
+  return array_reshape("weft_put", array_scatter(all, v, 1, &index, how, BY_PUT), x->rank, x->dims);
 }
 
 /* ---- weft_put ---- */

@@ -72,7 +72,7 @@ static weft_array *strided_vjp(const struct rule *r, int k, weft_array *dy) {
   (void)k;
   struct strides w = walk_of(r->node);
   const struct node *x = r->in[0]->node;
-  weft_array *index = places(&w), *dx = array_scatter(flat(zeros_like(r->in[0])), dy, 1, &index, WEFT_ADD);
+  weft_array *index = places(&w), *dx = array_scatter(flat(zeros_like(r->in[0])), dy, 1, &index, WEFT_ADD, BY_STRIDES);
   return array_reshape("weft_as_strided", dx, x->rank, x->dims);
 }
 

@@ -71,7 +71,7 @@ static weft_array *add_at_indices(const struct node *x, const struct node *y, we
   weft_array *zeros = zeros_of(&like);
   weft_array *at = weft_add(weft_mul(weft_iota(zeros, 0), weft_integer(a->step)),
                             weft_mul(weft_iota(zeros, 1), weft_integer(a->dilation)));
-  return weft_moveaxis(array_scatter(weft_moveaxis(zeros_of(x), axis, 0), parts, 1, &at, WEFT_ADD), 0, axis);
+  return weft_moveaxis(array_scatter(weft_moveaxis(zeros_of(x), axis, 0), parts, 1, &at, WEFT_ADD, BY_PUT), 0, axis);
 }
 
 static weft_array *windows_vjp(const struct rule *r, int k, weft_array *dy) {

@@ -177,7 +177,7 @@ static struct node *place(struct rewriting *w, const struct node *n, int n_index
   for (int k = 0; k < n_index; k++) one[k] = k == axis ? n->dims[k] : 1, in[k + 1] = n->in[2 + k];
   struct node *counts = counted(w, n, n_index, one, axis);
   if (!(in[0] = shaped(w, &op_broadcast, n, n_index, n->dims, counts))) return NULL;
-  struct take_attr a = { n_index, BY_PUT };
+  struct take_attr a = { n_index, ((const struct scatter_attr *)n->attr)->by };
   return made(w, &op_take, n, n->in[2]->rank, n->in[2]->dims, WEFT_I64, n_index + 1, in, &a, sizeof a);
 }
 

@@ -45,17 +45,21 @@ static struct kir_lin axis_lin(struct emit *e, int axis) {
   return e->start ? kir_lin_add(e->d.k, l, emit_lin(e, axis_first(e, axis))) : l;
 }
 
-const char *take_typed(const struct node *n) {
+static enum take_by by_of(const struct node *n) {
+  return n->op == &op_scatter ? ((const struct scatter_attr *)n->attr)->by : ((const struct take_attr *)n->attr)->by;
+}
+
+const char *indices_typed(const struct node *n) {
   static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window",
                                        [BY_ALONG] = "weft_take_along", [BY_STRIDES] = "weft_as_strided",
                                        [BY_PAD] = "weft_pad_with", [BY_CHOICE] = "weft_random_choice",
                                        [BY_GATHER_MM] = "weft_gather_mm", [BY_GATHER_QMM] = "weft_gather_qmm",
                                        [BY_PUT] = "weft_put" };
   if (n->op == &op_assert) return assert_text(n);
-  return typed[((const struct take_attr *)n->attr)->by];
+  return typed[by_of(n)];
 }
 
-bool take_is_window(const struct node *n) { return n->op == &op_take && ((const struct take_attr *)n->attr)->by == BY_WINDOW; }
+bool indices_are_window(const struct node *n) { return n->op != &op_assert && by_of(n) == BY_WINDOW; }
 
 /* The place of an index among all of a take, counted through row by row. Along an axis on which all are the same, the first. */
 static struct kir_lin place_of_index(struct emit *e, struct part *p, int n_index) {
@@ -80,7 +84,7 @@ static int emit_take(struct emit *e, struct part *p) {
   bool is_told = n->op == &op_assert; /* whoever fails says the same */
   struct kir_lin where = is_told ? (struct kir_lin){ 0 } : place_of_index(e, p, a->n_index);
   for (int j = 0; j < a->n_index; j++) {
-    struct site site = { take_typed(n), n->origin, a->index_size[j], .is_window = take_is_window(n), .is_told = is_told };
+    struct site site = { indices_typed(n), n->origin, a->index_size[j], .is_window = indices_are_window(n), .is_told = is_told };
     if (is_told) site.status = assert_status(n);
     int i = draft_index(&e->d, emit_in_value(e, p, j + 1), a->index_val[j], where, site);
     at[j] = emit_lin(e, i);

@@ -125,6 +125,10 @@ static void subscripts(struct scatter *s, struct kir_lin at[3], int r, int i, in
   if (c >= 0) at[n] = val(s, c);
 }
 
+struct site scatter_site(const struct scatter *s, int j) {
+  return (struct site){ indices_typed(s->n), s->n->origin, s->slot_dims[j], .is_window = indices_are_window(s->n) };
+}
+
 /* The slot of update i of row r: indices normalised, checked, and counted through row by row. */
 static int slot_of(struct scatter *s, int r, int i) {
   struct kir_builder *b = &s->d.b;
@@ -134,8 +138,7 @@ static int slot_of(struct scatter *s, int r, int i) {
   for (int j = 0; j < s->n_index; j++) {
     struct kir_lin at[3];
     subscripts(s, at, r, i, -1);
-    struct site site = { "weft_put", s->n->origin, s->slot_dims[j] };
-    int k = draft_index(&s->d, kir_load(b, s->buf_index[j], at), s->size_v[j], place, site);
+    int k = draft_index(&s->d, kir_load(b, s->buf_index[j], at), s->size_v[j], place, scatter_site(s, j));
     slot = j ? kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, slot, s->size_v[j]), k) : k;
   }
   return slot;

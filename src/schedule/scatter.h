@@ -25,6 +25,7 @@ struct scatter {
 
 /* Buffers of the draft: the indices, with the sizes they are checked against, and rows of v or y. */
 void scatter_indices(struct scatter *);
+struct site scatter_site(const struct scatter *, int j); /* of the check of index j */
 int scatter_rows(struct scatter *, const char *name, enum kir_buf_kind, int size, const struct strided_rows *);
 
 bool scatter_by_runs(struct scatter *); /* scatter_runs.c: its steps, of floats, on a device. false: out of memory */

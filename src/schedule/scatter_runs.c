@@ -83,8 +83,7 @@ static bool find_slots(struct runs *r) {
   int update = is_filled ? kir_op2(b, KIR_MIN, i, plus(r, s->size_n, -1)) : i, slot = slot_of(r, update, at, is_there);
   if (is_filled) slot = kir_op3(b, KIR_SELECT, kir_op2(b, KIR_LT, i, s->size_n), slot, s->size_s);
   kir_store(b, buf, &place, KIR_SET, kir_cast(b, r->key, slot));
-  for (int j = 0; j < s->n_index; j++)
-    draft_check(&s->d, is_there[j], place, at[j], (struct site){ "weft_put", s->n->origin, s->slot_dims[j] });
+  for (int j = 0; j < s->n_index; j++) draft_check(&s->d, is_there[j], place, at[j], scatter_site(s, j));
   kir_end(b);
   return draft_end(&s->d);
 }

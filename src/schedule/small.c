@@ -60,7 +60,7 @@ struct indexing { const char *typed; int first, n; int64_t places, slots, row; }
 static struct indexing indexing_of(const struct node *n) {
   const struct node *x = n->in[0];
   bool takes = n->op->kind == OP_TAKE;
-  struct indexing g = { takes ? take_typed(n) : "weft_put", takes ? 1 : 2, .slots = 1, .row = 1 };
+  struct indexing g = { indices_typed(n), takes ? 1 : 2, .slots = 1, .row = 1 };
   g.n = n->n_in - g.first;
   g.places = node_count(n->in[g.first]);
   for (int k = 0; k < x->rank; k++) *(k < g.n ? &g.slots : &g.row) *= x->dims[k];
@@ -497,7 +497,7 @@ static void check_indices(struct small *s, const struct node *n, const struct in
   for (int64_t i = g->places - 2; i >= 0; i--) all = kir_op2(b, KIR_AND, all, is_there[i]);
   int is_out = kir_op1(b, KIR_NOT, all);
   kir_if(b, is_out);
-  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->places, take_is_window(n), n->op == &op_assert };
+  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->places, indices_are_window(n), n->op == &op_assert };
   if (site.is_told) site.status = assert_status(n);
   else find_out(s, size, g, index, &at, &of);
   draft_check(&s->d, all, at, of, site);

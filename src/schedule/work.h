@@ -201,8 +201,8 @@ bool step_scatter(struct work *, struct node *);
 enum kir_op scatter_combines(const struct node *); /* or KIR_SET */
 enum { SCATTER_MANY = 4096, SCATTER_ROW = 16 };    /* updates in all, and of a row: fewer are not worth a loop over rows */
 bool scatter_is_by_copies(const struct node *);    /* whether its updates are combined in private copies of x */
-const char *take_typed(const struct node *);       /* what the user called */
-bool take_is_window(const struct node *);
+const char *indices_typed(const struct node *);    /* of a take or a scatter: what the user called; .. */
+bool indices_are_window(const struct node *);      /* .. whether that was a window */
 bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
 bool step_of_library(struct work *, struct node *); /* library_plan.c */
