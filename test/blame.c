@@ -21,6 +21,29 @@ TEST(an_index_out_of_range_blames_its_own_line_though_the_plan_is_known) {
   EXPECT_INT(weft_blame(), 22);
 }
 
+static weft_status put_beyond(uint64_t tag, weft_dtype t, weft_how how) {
+  weft_scope *s = weft_scope_open();
+  int64_t at = 7;
+  weft_origin(tag);
+  weft_array *x = weft_cast(weft_from(WEFT_F32, WEFT_DIMS(3), (float[]){ 1, 2, 3 }), t);
+  weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(1), &at), *y = weft_put(x, weft_take(x, 1, &i), weft_scalar(1), how);
+  weft_status status = weft_eval(1, &y);
+  weft_origin(0);
+  weft_scope_discard(s);
+  return status;
+}
+
+/* Narrow numbers are combined as wide ones, by a scatter that is made for it. */
+TEST(an_index_out_of_range_blames_its_own_line_whatever_is_put) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_E4M3, WEFT_I8, WEFT_U16, WEFT_I64, WEFT_BOOL, WEFT_C64 };
+  static const weft_how hows[] = { WEFT_SET, WEFT_ADD, WEFT_MUL };
+  for (uint64_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+    for (uint64_t j = 0; j < sizeof hows / sizeof *hows; j++) {
+      EXPECT_INT(put_beyond(11 + 3 * k + j, dtypes[k], hows[j]), WEFT_ERR_INDEX);
+      EXPECT_INT(weft_blame(), 11 + 3 * k + j);
+    }
+}
+
 /* Step by step: a product is no kernel of a loop. at[k]: the index of step k. */
 static weft_status take_beyond_in_steps(uint64_t tag) {
   weft_scope *s = weft_scope_open();

@@ -138,6 +138,7 @@ static bool scatter_wide(struct work *w, struct node *n) {
   in[1] = cast_to(w, n->in[1], wide);
   struct node *s = in[0] && in[1] ? work_node(w, &op_scatter, wide, n->rank, n->dims, n->n_in, in, a, n->attr_bytes) : NULL;
   if (!s) return false;
+  s->origin = n->origin; /* who is blamed for its indices */
   n->op = &op_cast;
   n->n_in = 1;
   n->in[0] = s;
