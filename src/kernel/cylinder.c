@@ -69,9 +69,10 @@ int expand_kve(struct here h, const int in[]) { return k_any(h, in, true); }
 
 /* ---- I ---------------------------------------------------------------------------------------------------------------------- */
 
-/* of_k of_m e, which may be something where of_m = q^m e^-q / m! is not: q^m / m! = (q e / m)^m m^m e^-m / m! */
+/* of_k of_m e, which may be something where of_m = q^m e^-q / m! is not: q^m / m! = (q e / m)^m m^m e^-m / m!. Of q = 0 it is
+ * right, and a quarter of the least m would be 0, too. */
 static int i_largest(struct here h, int of_k, int of_m, int m, int q, int e) {
-  int is_tiny = less(h, of_m, number(h, 1e-280)), y = mul(h, of_k, mul(h, of_m, e));
+  int is_tiny = both(h, less(h, of_m, number(h, 1e-280)), less(h, number(h, 0), q)), y = mul(h, of_k, mul(h, of_m, e));
   rarely(h, is_tiny);
   int p = power_of(h, quotient(h, mul(h, q, number(h, 0x1.5bf0a8b145769p+1)), m), mul(h, m, number(h, 0.25)));
   int tiny = mul(h, mul(h, mul(h, mul(h, mul(h, of_k, p), p), gamma_factor(h, m, m)), p), p);
