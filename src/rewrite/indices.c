@@ -166,19 +166,36 @@ static struct node *shaped(struct rewriting *w, const struct op *op, const struc
   return x ? made(w, op, n, rank, dims, (weft_dtype)x->dtype, 1, &x, NULL, 0) : NULL;
 }
 
-static struct node *counted(struct rewriting *w, const struct node *n, int rank, const dim dims[], int axis) {
-  return made(w, &op_iota, n, rank, dims, WEFT_I64, 0, NULL, &(struct axis_attr){ .axis = axis }, sizeof(struct axis_attr));
+/* Of 32 bits where these suffice: a vector has twice as many. */
+static weft_dtype counts_in(const struct node *n, int axis) { return n->dims[axis] <= INT32_MAX ? WEFT_I32 : WEFT_I64; }
+
+static struct node *counted(struct rewriting *w, const struct node *n, int axis) {
+  struct axis_attr a = { .axis = axis };
+  return made(w, &op_iota, n, n->rank, n->dims, counts_in(n, axis), 0, NULL, &a, sizeof a);
 }
 
-/* The index as a place, counted from the front, where it has been looked at: it is taken of 0 1 2 .. as it would have found x. */
-static struct node *place(struct rewriting *w, const struct node *n, int n_index, int axis) {
-  dim one[WEFT_RANK_MAX];
-  struct node *in[WEFT_RANK_MAX + 1];
-  for (int k = 0; k < n_index; k++) one[k] = k == axis ? n->dims[k] : 1, in[k + 1] = n->in[2 + k];
-  struct node *counts = counted(w, n, n_index, one, axis);
-  if (!(in[0] = shaped(w, &op_broadcast, n, n_index, n->dims, counts))) return NULL;
+static struct node *integer_like(struct rewriting *w, const struct node *n, int64_t value) {
+  return number_of(w, n, dtype_encode_integer((weft_dtype)n->dtype, value));
+}
+
+/* 0, where all indices have been looked at. */
+static struct node *looked_at(struct rewriting *w, const struct node *n, int n_index) {
+  struct node of = { .dtype = WEFT_I64, .rank = n_index, .dims = n->dims, .origin = n->origin }, *in[WEFT_RANK_MAX + 1];
   struct take_attr a = { n_index, ((const struct scatter_attr *)n->attr)->by };
+  for (int k = 0; k < n_index; k++) in[k + 1] = n->in[2 + k];
+  if (!(in[0] = integer_like(w, &of, 0))) return NULL;
   return made(w, &op_take, n, n->in[2]->rank, n->in[2]->dims, WEFT_I64, n_index + 1, in, &a, sizeof a);
+}
+
+/* The index as a place, counted from the front. */
+static struct node *place(struct rewriting *w, const struct node *n, int n_index, int axis) {
+  struct node *i = n->in[2 + axis], *from_end[2] = { i, integer_like(w, i, n->dims[axis]) }, *below[2] = { i, integer_like(w, i, 0) };
+  if (!from_end[1] || !below[1]) return NULL;
+  struct node *in[3] = { like(w, &op_lt, i, WEFT_BOOL, 2, below), like(w, &op_add, i, WEFT_I64, 2, from_end), i };
+  if (!in[0] || !in[1]) return NULL;
+  struct node *both[2] = { like(w, &op_where, i, WEFT_I64, 3, in), looked_at(w, n, n_index) };
+  struct node *at = both[0] && both[1] ? like(w, &op_add, i, WEFT_I64, 2, both) : NULL;
+  return at && counts_in(n, axis) == WEFT_I32 ? like(w, &op_cast, i, WEFT_I32, 1, &at) : at;
 }
 
 struct node *rewrite_scatter(struct rewriting *w, struct node *n) {
@@ -190,7 +207,7 @@ struct node *rewrite_scatter(struct rewriting *w, struct node *n) {
   for (int k = 0; k < n->rank; k++) v_row[k] = k == axis ? 1 : n->dims[k], row[k] = k < a->n ? v_row[k] : 1;
   struct node *at = shaped(w, &op_reshape, n, n->rank, row, place(w, n, a->n, axis));
   struct node *v = shaped(w, &op_reshape, n, n->rank, v_row, n->in[1]);
-  struct node *is[2] = { counted(w, n, n->rank, n->dims, axis), shaped(w, &op_broadcast, n, n->rank, n->dims, at) };
+  struct node *is[2] = { counted(w, n, axis), shaped(w, &op_broadcast, n, n->rank, n->dims, at) };
   struct node *both[2] = { n->in[0], shaped(w, &op_broadcast, n, n->rank, n->dims, v) };
   if (!is[0] || !is[1] || !both[1]) return NULL;
   struct node *value = a->how == WEFT_ADD ? like(w, &op_add, n, (weft_dtype)n->dtype, 2, both) : both[1];

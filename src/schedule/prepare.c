@@ -404,10 +404,13 @@ static bool store_scalars(struct work *w) {
     if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF || knows_numbers) continue;
     for (int k = 0; k < x->n_in; k++) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
-      struct node *copy = cast_to(w, x->in[k], (weft_dtype)x->in[k]->dtype);
+      struct node *of = x->in[k], *number = of;
+      while (x->op->kind == OP_TAKE && number->op->kind == OP_VIEW) number = number->in[0]; /* read at any index, it is one */
+      struct node *copy = cast_to(w, number, (weft_dtype)of->dtype);
       if (!copy) return false;
       local_of(copy)->is_alone = true;
-      x->in[k] = copy;
+      x->in[k] = number == of ? copy : work_node(w, &op_broadcast, of->dtype, of->rank, of->dims, 1, &copy, NULL, 0);
+      if (!x->in[k]) return false;
     }
   }
   return true;
