@@ -189,7 +189,8 @@ static struct node *looked_at(struct rewriting *w, const struct node *n, int n_i
 
 /* The index as a place, counted from the front. */
 static struct node *place(struct rewriting *w, const struct node *n, int n_index, int axis) {
-  struct node *i = n->in[2 + axis], *from_end[2] = { i, integer_like(w, i, n->dims[axis]) }, *below[2] = { i, integer_like(w, i, 0) };
+  struct node *i = n->in[2 + axis];
+  struct node *from_end[2] = { i, integer_like(w, i, n->dims[axis]) }, *below[2] = { i, integer_like(w, i, 0) };
   if (!from_end[1] || !below[1]) return NULL;
   struct node *in[3] = { like(w, &op_lt, i, WEFT_BOOL, 2, below), like(w, &op_add, i, WEFT_I64, 2, from_end), i };
   if (!in[0] || !in[1]) return NULL;
