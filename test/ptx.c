@@ -322,6 +322,34 @@ TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
   arena_free(a);
 }
 
+/* Whichever of the loops is the long one, there are as many threads as elements, or enough for all processors. */
+TEST(ptx_loops_inside_each_other_share_the_rows_of_the_grid) {
+  static const char text[] =
+    "kernel turned {\n"
+    "  size A, B, C, D\n"
+    "  in x:f32[A,B,C,D]\n"
+    "  out y:f32[A,B,C,D]\n"
+    "  par a in A { par b in B { par c in C { lane d in D {\n"
+    "    %1 = load x[a,b,c,d]\n"
+    "    store y[a,b,c,d] = %1\n"
+    "  } } } }\n"
+    "}\n";
+  static const int64_t sizes[][4] = { { 8, 16, 4096, 64 }, { 4096, 16, 8, 64 }, { 1, 65536, 1, 64 }, { 2, 2, 1 << 20, 4 },
+                                      { 1 << 20, 2, 2, 1 }, { 3, 5, 7, 2 }, { 0, 1 << 30, 1 << 30, 9 } };
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct arena *a = arena_new();
+    const int64_t *n = sizes[i];
+    struct kir_kernel *k = parse_one(text);
+    struct ptx_shape s = shape_of(k, n, a);
+    int64_t threads = 1, enough = 132 * 1024;
+    for (int axis = 0; axis < 3; axis++) threads *= (int64_t)s.grid[axis] * s.block[axis];
+    if (n[0] * n[1] * n[2] * n[3] < enough) enough = n[0] * n[1] * n[2] * n[3];
+    EXPECT(threads >= enough);
+    kir_free(k);
+    arena_free(a);
+  }
+}
+
 /* A predicate is no memory: copies of bools are bytes, wherever they are merged. */
 TEST(ptx_private_bools_are_bytes_in_memory) {
   static const char text[] =

@@ -75,7 +75,91 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
   ptx_place(p, h.leave);
 }
 
+static const struct kir_stmt *par_inside(const struct kir_stmt *par) {
+  const struct kir_stmt *s = par->body.first;
+  while (s->kind != KIR_PAR) s = s->next;
+  return s;
+}
+
+/* over, rest = number / by, number % by; number goes. Bit by bit, as div.u64 is a call, for which a kernel takes registers. */
+static void divide_slowly(struct printer *p, const char *number, const char *by, const char *over, const char *rest) {
+  const char *bit = ptx_long(p), *left = ptx_word(p), *fits = ptx_pred(p), *more = ptx_pred(p), *again = ptx_label(p, "bit");
+  ptx_line(p, "mov.u64 %s, 0", over);
+  ptx_line(p, "mov.u64 %s, 0", rest);
+  ptx_line(p, "mov.u32 %s, 64", left);
+  ptx_place_loop(p, again);
+  ptx_line(p, "shr.u64 %s, %s, 63", bit, number);
+  ptx_line(p, "shl.b64 %s, %s, 1", number, number);
+  ptx_line(p, "shl.b64 %s, %s, 1", rest, rest);
+  ptx_line(p, "add.s64 %s, %s, %s", rest, rest, bit);
+  ptx_line(p, "shl.b64 %s, %s, 1", over, over);
+  ptx_line(p, "setp.ge.u64 %s, %s, %s", fits, rest, by);
+  ptx_line(p, "@%s sub.s64 %s, %s, %s", fits, rest, rest, by);
+  ptx_line(p, "@%s add.s64 %s, %s, 1", fits, over, over);
+  ptx_line(p, "sub.s32 %s, %s, 1", left, left);
+  ptx_line(p, "setp.ne.s32 %s, %s, 0", more, left);
+  ptx_line(p, "@%s bra %s", more, again);
+}
+
+static void divide_words(struct printer *p, const char *number, const char *by, const char *over, const char *rest) {
+  const char *a = ptx_word(p), *b = ptx_word(p), *q = ptx_word(p), *whole = ptx_word(p);
+  ptx_line(p, "cvt.u32.u64 %s, %s", a, number);
+  ptx_line(p, "cvt.u32.u64 %s, %s", b, by);
+  ptx_line(p, "div.u32 %s, %s, %s", q, a, b);
+  ptx_line(p, "mul.lo.u32 %s, %s, %s", whole, q, b);
+  ptx_line(p, "sub.s32 %s, %s, %s", a, a, whole);
+  ptx_line(p, "cvt.u64.u32 %s, %s", over, q);
+  ptx_line(p, "cvt.u64.u32 %s, %s", rest, a);
+}
+
+/* The place in the loop, and what is left of the number for the loops around it; are_words: all numbers have 32 bits. */
+static void take_place(struct printer *p, const struct kir_stmt *par, const char *number, const char *are_words) {
+  const char *by = ptx_long(p), *over = ptx_long(p), *words = ptx_label(p, "words"), *divided = ptx_label(p, "divided");
+  ptx_line(p, "mov.s64 %s, %s", by, ptx_lin(p, par->at[0]));
+  ptx_line(p, "@%s bra %s", are_words, words);
+  divide_slowly(p, number, by, over, ptx_val(p, par->var));
+  ptx_line(p, "bra %s", divided);
+  ptx_place(p, words);
+  divide_words(p, number, by, over, ptx_val(p, par->var));
+  ptx_place(p, divided);
+  ptx_line(p, "mov.s64 %s, %s", number, over);
+}
+
+/* Loops inside each other by one number, whose place in the innermost comes first. */
+static void pars_together(struct printer *p, const struct kir_stmt *s, struct where w) {
+  const struct kir_stmt *par[PTX_NEST_PARS] = { s };
+  int n = p->survey.n_together;
+  const char *row = ptx_long(p), *number = ptx_long(p), *all = ptx_long(p), *over = ptx_pred(p), *are_words = ptx_pred(p);
+  const char *again = ptx_label(p, "loop"), *next = ptx_label(p, "next"), *leave = ptx_label(p, "leave");
+  ptx_line(p, "mov.s64 %s, %s", all, ptx_lin(p, s->at[0]));
+  for (int i = 1; i < n; i++) {
+    par[i] = par_inside(par[i - 1]);
+    ptx_line(p, "mul.lo.s64 %s, %s, %s", all, all, ptx_lin(p, par[i]->at[0]));
+  }
+  p->uses_thread[PTX_ROWS] = true;
+  ptx_line(p, "setp.lt.u64 %s, %s, 4294967296", are_words, all);
+  ptx_line(p, "mov.s64 %s, $row", row);
+  ptx_place_loop(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, row, all);
+  ptx_line(p, "@%s bra %s", over, leave);
+  ptx_line(p, "mov.s64 %s, %s", number, row);
+  for (int i = n - 1; i > 0; i--) take_place(p, par[i], number, are_words);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), number);
+  w.rest = next, w.pars = 1;
+  ptx_block(p, &s->body, w);
+  ptx_place(p, next);
+  ptx_line(p, "add.s64 %s, %s, $rows", row, row);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+}
+
 void nest_par_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
+  if (w.pars < p->survey.n_together) {
+    if (!w.pars) { pars_together(p, s, w); return; }
+    w.pars++;
+    ptx_block(p, &s->body, w);
+    return;
+  }
   int depth = p->survey.is_cooperative ? 3 : 2;
   if (depth > p->survey.grid_depth) depth = p->survey.grid_depth;
   struct head h = open_loop(p, s, ptx_range_of(p, s), w.pars < depth ? PTX_ROWS + w.pars : -1);

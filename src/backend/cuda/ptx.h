@@ -19,10 +19,11 @@ struct ptx_lin { int n; struct ptx_term *term; };
 
 enum ptx_axis { PTX_LANES, PTX_ROWS, PTX_PLANES, PTX_VOLUMES, PTX_AXES };
 
-struct ptx_extent {        /* trips of one loop along an axis of the grid: n, or ceil(n / b) */
+struct ptx_extent {        /* trips of one loop along an axis of the grid: n, or ceil(n / b), times those of loops inside it */
   uint8_t axis;
   bool is_known, in_blocks;
   struct ptx_lin n, b;
+  const struct ptx_extent *inside; /* NULL: none */
 };
 
 enum ptx_row_kind { PTX_KEEP, PTX_LOCAL, PTX_COPY, PTX_FOLD };

@@ -136,13 +136,21 @@ static void extent(struct ptx_planner *m, const struct kir_stmt *s, enum ptx_axi
   else e->is_known = lin(m, s->at[0], &e->n) && (!e->in_blocks || lin(m, s->at[1], &e->b));
 }
 
+/* Loops that share an axis: of one that is not the first there, its trips are those of the one before it as well. */
+static void extent_of_par(struct ptx_planner *m, const struct kir_stmt *s, int pars) {
+  struct ptx_extent *e = &m->plan->extents[m->plan->n_extents];
+  if (pars >= m->s->n_together && (m->s->n_together || pars >= m->s->grid_depth || pars >= 3)) return;
+  extent(m, s, m->s->n_together ? PTX_ROWS : PTX_ROWS + pars);
+  if (m->s->n_together && pars) e[-1].inside = e;
+}
+
 static void walk(struct ptx_planner *m, const struct kir_block *b, const struct kir_stmt *lane, int pars) {
   for (const struct kir_stmt *s = b->first; s && !m->why; s = s->next) {
     bool is_swept = s == m->s->swept, is_par = s->kind == KIR_PAR && s != m->s->owned;
     if (s->kind == KIR_KEEP) keep_rows(m, s, lane);
     if (s->kind == KIR_LANE && m->s->is_dealt) fold_rows(m, s);
     if (s->kind == KIR_LOCALS) buffer_row(m, PTX_LOCAL, s->buf);
-    if (is_par && pars < m->s->grid_depth && pars < 3) extent(m, s, PTX_ROWS + pars);
+    if (is_par) extent_of_par(m, s, pars);
     if (is_swept) extent(m, s, count_kind(&s->body, KIR_LANE) ? PTX_ROWS : PTX_LANES);
     else if (s->kind == KIR_LANE) extent(m, s, PTX_LANES);
     walk(m, &s->body, s->kind == KIR_LANE ? s : lane, pars + is_par);
@@ -357,6 +365,7 @@ struct user { const struct ptx_plan *p; const struct ptx_machine *m; const int64
 static int64_t trips(const struct user *u, const struct ptx_extent *e, int64_t block) {
   if (!e->is_known) return UNKNOWN;
   int64_t n = ptx_size(&e->n, u->sizes, u->args);
+  if (e->inside && __builtin_mul_overflow(n, trips(u, e->inside, block), &n)) return INT64_MAX;
   if (!e->in_blocks) return n;
   return parts(n, block ? block : ptx_size(&e->b, u->sizes, u->args));
 }

@@ -297,6 +297,31 @@ static int perfect_depth(const struct kir_block *b) {
   return par ? 1 + perfect_depth(&par->body) : 0;
 }
 
+/* How often it runs is known before the kernel is. */
+static bool is_counted(const struct kir_kernel *k, const struct kir_stmt *loop) {
+  struct kir_lin l = loop->at[0];
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++) {
+      int kind = k->vals[l.term[i].val[j]].kind;
+      if (kind != KIR_SIZE && kind != KIR_ARG) return false;
+    }
+  return loop->extent == KIR_N;
+}
+
+/* Where threads need not meet, loops that have nothing but each other are one: whichever of them is the long one, threads are
+ * enough. */
+static int count_together(const struct survey *s) {
+  const struct kir_block *b = &s->k->body;
+  int n = 0;
+  for (; !s->is_cooperative && n < s->grid_depth && n < PTX_NEST_PARS; n++) {
+    const struct kir_stmt *par = b->first;
+    while (par->kind != KIR_PAR) par = par->next;
+    if (!is_counted(s->k, par) || par->n_private || par == s->owned) break;
+    b = &par->body;
+  }
+  return n > 1 ? n : 0;
+}
+
 static void find_blocks(struct survey *s) {
   const struct kir_stmt *p = s->private_loop;
   if (p && !s->in_order) s->may_reblock = p->extent == KIR_BLOCKS && !survey_uses(&p->body, p->var);
@@ -374,6 +399,7 @@ static void decide(struct survey_walk *w) {
   s->is_dealt = s->is_ordered && w->has_keep && !w->has_prefix;
   s->is_cooperative |= s->has_private && !s->is_once;
   s->grid_depth = perfect_depth(&s->k->body);
+  s->n_together = count_together(s);
   s->is_single = s->is_cooperative && !s->grid_depth;
   if (s->has_private && s->is_single) refuse(s, "a private loop that is not alone in its kernel");
 }

@@ -26,6 +26,8 @@ struct survey {
   bool has_lane, has_private;
   bool is_recurrent;             /* a lane loop stands in a serial one */
   int grid_depth;                /* outer par loops that the grid may run */
+  int n_together;                /* of these, outermost first, one axis of the grid runs all as one. 0: each has an axis of its own,
+                                    and those that find none are loops of a thread */
   struct survey_buf *bufs;
   int n_checks, n_partials;      /* folded values that cross a block of threads, at most, in one lane loop */
   const struct kir_stmt *owned;  /* a par loop over owners that becomes combining in memory: it vanishes ... */
