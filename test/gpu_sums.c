@@ -25,6 +25,17 @@ static int weighed(weft_array *x, weft_array *y[]) { /* sums along columns, of w
   return y[0] = weft_sum(weft_mul(weft_sub(x, m), weft_sub(x, m)), 0), y[1] = weft_sum(m, WEFT_ALL), 2;
 }
 
+/* Sums along rows, and of these. */
+static int losses(weft_array *x, weft_array *y[]) {
+  return y[0] = weft_mean(weft_logsumexp(x, 1), WEFT_ALL), y[1] = weft_sum(weft_mul(x, x), WEFT_ALL), 2;
+}
+static int channels(weft_array *x, weft_array *y[]) { /* a batch norm */
+  weft_array *z = weft_reshape(x, WEFT_DIMS(weft_dim(x, 0), 3, 2, weft_dim(x, 1) / 6));
+  weft_array *d = weft_sub(z, weft_over(weft_mean, z, WEFT_AXES(0, 2, 3)));
+  weft_array *v = weft_over(weft_mean, weft_mul(d, d), WEFT_AXES(0, 2, 3));
+  return y[0] = weft_mul(d, weft_rsqrt(weft_add(v, weft_scalar(1e-5)))), y[1] = weft_over(weft_max, z, WEFT_AXES(2, 3)), 2;
+}
+
 static int in_groups(weft_array *x, weft_array *y[]) { return y[0] = weft_logsumexp(x, 0), 1; } /* of which few lanes are left */
 
 static void *read_all(summing *make, weft_array *x, int device, size_t *bytes) {
@@ -95,4 +106,25 @@ TEST(cuda_sums_along_columns_have_the_bits_of_the_host) {
     expect_same("two columns", two_columns, WEFT_F32, sizes[i][0], sizes[i][1]);
     expect_same("deviations", weighed, WEFT_F32, sizes[i][0], sizes[i][1]);
   }
+}
+
+/* Rows that are added up belong to as many blocks of threads as there are rows. */
+TEST(cuda_sums_of_sums_along_rows_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 1, 6 }, { 8, 600 }, { 9, 12 }, { 128, 126 }, { 129, 606 }, { 700, 66 }, { 520, 1206 }, { 3, 30000 }, { 2000, 18 },
+                                      { 8192, 4098 }, { 300, 300000 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 9 : 11); i++) {
+    expect_same("losses", losses, i % 2 ? WEFT_F32 : WEFT_BF16, sizes[i][0], sizes[i][1]);
+    expect_same("channels", channels, i % 3 ? WEFT_F32 : WEFT_F64, sizes[i][0], sizes[i][1]);
+  }
+  weft_scope *s = weft_scope_open();
+  weft_array *y[2], *x = matrix(WEFT_F32, 9, 12);
+  for (int device = 0; device < 2; device++) {
+    weft_set(WEFT_DEVICE, device);
+    const char *text = weft_show(losses(x, y), y, "kernels"), *rows = strstr(text, "serial r in block q {");
+    EXPECT(!device == (rows && strstr(rows, "lane")));
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
 }

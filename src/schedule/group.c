@@ -164,10 +164,14 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
   return false;
 }
 
+/* A block of threads goes through rows that are added up one after the other, 128 of them or all: few. */
+static bool is_short_column(const struct group *g) { enum { FEW = 8 }; return g->extent[g->column] <= FEW; }
+
 /* On a device a kernel has rows, or columns with a sum for each lane: those of all rows at once are faster by themselves, unless
  * its processors hand rows on. */
 static bool writable(const struct work *w, const struct group *g) {
-  if (!w->by_patches && g->has_row && g->column >= 0 && g->column_wide && !group_may_be_relayed(w, g)) return false;
+  bool goes_both_ways = g->has_row && g->column >= 0;
+  if (work_is_for_device(w) && goes_both_ways && !(g->column_wide ? group_may_be_relayed(w, g) : is_short_column(g))) return false;
   if (g->is_tiled && (g->has_row || g->column >= 0)) return false;
   if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product)))))
     return false;
