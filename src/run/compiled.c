@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "run/device.h"
 
 enum { BUCKETS = 1024, MOST = 4096 }; /* kernels kept, of some KiB each; beyond, those not used since the last sweep go */
 
@@ -87,7 +88,7 @@ static struct failure *compile_there(struct compiled *c) {
     case DEVICE_OK: c->backend = c->device->backend, c->is_on_device = true; return NULL;
     case DEVICE_CANNOT: atomic_fetch_add(&n_fallbacks, 1); return NULL;
     case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
-    default: return fail(WEFT_ERR_DEVICE, 0, "weft: a kernel cannot be compiled: %s\n%s", c->device->message(), c->text);
+    default: return device_refuses(c->device, 0, c->text);
   }
 }
 

@@ -80,6 +80,11 @@ struct failure *device_failure(const struct device *d, int how, uint64_t origin)
   return fail(WEFT_ERR_DEVICE, origin, "weft_eval: %s", d->message());
 }
 
+struct failure *device_refuses(const struct device *d, uint64_t origin, const char *kernel) {
+  if (d->is_lost(d)) return device_failure(d, DEVICE_FAILED, origin);
+  return fail(WEFT_ERR_DEVICE, origin, "weft: a kernel cannot be compiled: %s\n%s", d->message(), kernel);
+}
+
 static _Atomic bool some_run; /* some plan has run on a device: only then is one looked for */
 
 /* A lost device has nothing left to do. */

@@ -15,6 +15,7 @@ int device_default(void);                      /* the environment variable WEFT_
 struct failure *device_missing(const char *fn, int64_t); /* a number that no device has, and why not */
 struct failure *device_unnamed(void);          /* the environment variable is no number */
 struct failure *device_failure(const struct device *, int how, uint64_t origin);
+struct failure *device_refuses(const struct device *, uint64_t origin, const char *kernel); /* to compile it */
 struct failure *device_no_memory(const struct device *, int64_t bytes, const char *what, uint64_t origin);
                                                /* for that a block is not to be had */
 struct failure *device_drain(void);            /* until all that was enqueued is done, on all devices that are not lost */

@@ -64,7 +64,7 @@ static struct failure *announce(const struct plan *p, int i) {
   switch (p->device->announce(p->device, c->code, &l)) {
     case DEVICE_OK: return NULL;
     case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, s->origin, "weft: out of memory while compiling a kernel");
-    default: return fail(WEFT_ERR_DEVICE, s->origin, "weft: a kernel cannot be compiled: %s\n%s", p->device->message(), c->text);
+    default: return device_refuses(p->device, s->origin, c->text);
   }
 }
 
