@@ -1,4 +1,7 @@
 import inspect
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -278,3 +281,12 @@ def test_a_setting_that_is_refused_says_what_may_be_set(call, words):
     with pytest.raises(ValueError) as e:
         call()
     assert words in str(e.value)
+
+
+def test_an_old_pytensor_is_refused_by_its_number(tmp_path):
+    (tmp_path / "pytensor.py").write_text("import os\n__version__ = os.environ['OLD']\n")
+    for old in ("2.38.3", "3.2", "3.2.9rc1", "3.3.0"):
+        run = subprocess.run([sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import weft.pytensor", str(tmp_path)],
+                             capture_output=True, text=True, env={**os.environ, "OLD": old})
+        says = f"ImportError: weft.pytensor needs PyTensor 3.3 or later; this is {old}"
+        assert run.returncode == 1 and (says in run.stderr) == (old != "3.3.0")  # 3.3.0: there is nothing else in it

@@ -8,6 +8,7 @@ A graph becomes one compiled function of weft for all sizes that its types leave
 by the name of the Op, the nodes for which there is no row: they call the Op's own `perform` as a step of that function. `lengths`
 counts likewise the graphs that are traced for each set of sizes. docs/pytensor.md says what is there.
 """
+from . import needs  # noqa: F401  isort: skip
 from . import (  # noqa: F401
     control, convolution, elementwise, extra, indexing, joining, linear, making, optimize, order, printing, random, reductions, scan, shapes,
     systems)
