@@ -322,6 +322,38 @@ TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
   arena_free(a);
 }
 
+/* Matrices of a batch belong to blocks of threads of their own, however many axes the batch has. */
+TEST(ptx_matrices_of_a_batch_have_tiles_of_their_own) {
+  static const char text[] =
+    "kernel heads {\n"
+    "  size A, B, C, D, K\n"
+    "  in x:f32[A,B,C,K], z:f32[A,B,K,D]\n"
+    "  out y:f32[A,B,C,D]\n"
+    "  par a in A { par b in B { par c in C { lane d in D {\n"
+    "    serial k in K {\n"
+    "      carry u = 0f00000000\n"
+    "      %1 = load x[a,b,c,k]\n"
+    "      %2 = load z[a,b,k,d]\n"
+    "      %3 = fma(%1, %2, u)\n"
+    "      next u = %3\n"
+    "    }\n"
+    "    store y[a,b,c,d] = u\n"
+    "  } } } }\n"
+    "}\n";
+  static const int64_t sizes[][5] = { { 8, 16, 64, 64, 64 }, { 2, 1000, 56, 33, 9 }, { 1, 7, 40, 64, 1000 }, { 0, 5, 64, 64, 64 },
+                                      { 1 << 20, 1 << 20, 64, 64, 4 } };
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct arena *a = arena_new();
+    const int64_t *n = sizes[i], batch = n[0] > 1000 ? 65535 : n[0] ? n[0] * n[1] : n[1];
+    struct kir_kernel *k = parse_one(text);
+    struct ptx_shape s = shape_of(k, n, a);
+    EXPECT(s.is_product);
+    EXPECT_INT(s.grid[2], batch);
+    kir_free(k);
+    arena_free(a);
+  }
+}
+
 /* Whichever of the loops is the long one, there are as many threads as elements, or enough for all processors. */
 TEST(ptx_loops_inside_each_other_share_the_rows_of_the_grid) {
   static const char text[] =

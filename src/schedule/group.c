@@ -303,7 +303,7 @@ static bool both_of(struct work *w, const struct group *g, const struct group *h
   both->has_row |= h->has_row;
   both->column_used |= h->column_used;
   both->column_wide |= h->column_wide;
-  if (g->product && h->product) return false;
+  if ((g->product && h->product) || (g->is_tiled && h->is_tiled)) return false; /* tiles are of one product */
   both->has_contract |= h->has_contract;
   both->is_tiled |= h->is_tiled;
   if (h->product) both->product = h->product;

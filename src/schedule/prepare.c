@@ -378,6 +378,21 @@ static struct node *before_cast(struct work *w, struct node *x, bool (*is_kind)(
 
 struct node *before_loading(struct work *w, struct node *x) { return before_cast(w, x, is_loading); }
 
+/* On a device zeros around what was widened are put around what it was before: half the memory, and products load halves. */
+static bool pad_of_narrow(struct work *w, struct node *n) {
+  const struct node *number = scalar_of(n->in[1]);
+  struct node *x = number && !scalar_bits(number, (weft_dtype)n->dtype) ? before_cast(w, n->in[0], is_loading) : NULL;
+  if (!x) return !w->no_memory;
+  uint64_t zero = 0;
+  weft_dtype t = (weft_dtype)x->dtype;
+  struct node *in[] = { x, work_node(w, &op_scalar, t, 0, NULL, 0, NULL, &zero, sizeof zero) };
+  struct node *pad = in[1] ? work_node(w, n->op, t, n->rank, n->dims, 2, in, n->attr, n->attr_bytes) : NULL;
+  struct node *wide = pad ? cast_to(w, pad, (weft_dtype)n->dtype) : NULL;
+  if (!wide) return false;
+  pad->origin = wide->origin = n->origin;
+  return local_become(n, wide), true;
+}
+
 /* Operands of a product are cast while they are loaded or packed. */
 static bool product_of_narrow(struct work *w, struct node *n) {
   for (int k = 0; k < 2; k++) {
@@ -516,6 +531,7 @@ bool prepare(struct work *w) {
     if (w->fuse && x->op->kind == OP_TAKE && !w->by_patches && !indices_of_narrow(w, x, 1)) return false;
     if (x->op == &op_scatter) scatter_in_batches(w, x);
     if ((x->op == &op_scatter && !scatter_wide(w, x)) || !eighths_wide(w, x)) return false;
+    if (w->fuse && x->op == &op_pad && work_is_for_device(w) && !pad_of_narrow(w, x)) return false;
     if (w->fuse && x->op->kind == OP_CONTRACT && !product_of_narrow(w, x)) return false;
   }
   if (!order(w)) return false;

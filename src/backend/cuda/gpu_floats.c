@@ -509,7 +509,7 @@ void ptx_floats(struct printer *p, int form) {
   find_own(p, &t);
   for (int e = 0; e < t.n; e++) t.acc[e] = ptx_own_of(p, d);
   for (int e = 0; e < 64; e++) t.v[e / 32][e / 16 % 2][e % 16] = ptx_own_of(p, d);
-  ptx_along_batch(p, x, p->k->body.first, one_tile, &t);
+  ptx_along_batch(p, x, one_tile, &t);
 }
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */

@@ -459,7 +459,7 @@ void ptx_halves(struct printer *p, int form) {
   t.k = ptx_product_length(p, x);
   t.rows = ptx_lin(p, x->row->at[0]), t.columns = ptx_lin(p, x->lane->at[0]);
   ptx_find_tile(p, t.rows, t.columns, t.f->rows, t.f->columns, t.row0, t.column0);
-  ptx_along_batch(p, x, p->k->body.first, tile_of_batch, &t);
+  ptx_along_batch(p, x, tile_of_batch, &t);
 }
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
@@ -478,6 +478,16 @@ static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[
   return true;
 }
 
+/* How many elements the tiles of a form have in all. */
+static double covered(const struct halves_form *f, int64_t rows, int64_t columns) {
+  return (double)ptx_parts(rows, f->rows) * f->rows * (double)ptx_parts(columns, f->columns) * f->columns;
+}
+
+/* Half of what large tiles compute, or more, would be beyond the matrix. */
+static bool is_wasteful(const struct ptx_plan *p, int form, int64_t rows, int64_t columns) {
+  return covered(form_of(p, form), rows, columns) > 2 * covered(form_of(p, PTX_HALVES - 1), rows, columns);
+}
+
 bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                       const struct bound bufs[], struct ptx_shape *s) {
   if (!p->halves[0] || !s->is_product) return false;
@@ -489,7 +499,7 @@ bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, con
     const struct halves_form *f = form_of(p, form);
     bool is_last = form == PTX_HALVES - 1;
     tiles = ptx_parts(rows, f->rows) * ptx_parts(columns, f->columns);
-    if (shared_of(f) > m->shared_bytes || tiles > INT32_MAX) continue;
+    if (shared_of(f) > m->shared_bytes || tiles > INT32_MAX || is_wasteful(p, form, rows, columns)) continue;
     if (is_last || 4 * tiles * s->grid[2] >= 3 * (int64_t)m->n_processors) break;
   }
   if (form == PTX_HALVES) return false;

@@ -80,7 +80,11 @@ static bool is_plain(const struct kir_stmt *s, const struct kir_stmt *end) {
 /* par .. { par r { ..; lane c { ..; the sum; .. } } } and nothing else */
 static bool find_nest(const struct kir_kernel *k, struct survey_product *x) {
   const struct kir_stmt *s = k->body.first;
-  for (; s && s->kind == KIR_PAR && !s->next && s->extent == KIR_N && !s->n_private; s = s->body.first) x->row = s;
+  for (; s && s->kind == KIR_PAR && !s->next && s->extent == KIR_N && !s->n_private; s = s->body.first) {
+    if (x->row && x->n_batch == PTX_NEST_PARS) return false;
+    if (x->row) x->batch[x->n_batch++] = x->row;
+    x->row = s;
+  }
   if (!x->row) return false;
   for (x->of_row = s; s && (s->kind == KIR_OP || s->kind == KIR_LOAD); s = s->next) {}
   if (!s || s->kind != KIR_LANE || s->next || s->extent != KIR_N) return false;
@@ -500,14 +504,39 @@ static void next_tiles(struct printer *p, const char *var, const char *count, in
   ptx_place(p, leave);
 }
 
-void ptx_along_batch(struct printer *p, const struct survey_product *x, const struct kir_stmt *par,
-                     void (*tiles)(struct printer *, void *), void *of) {
+/* Loops of the batch are one: how many matrices there are, and which places of the loops belong to number `number` of them. */
+static const char *matrices(struct printer *p, const struct survey_product *x) {
+  const char *all = longword(p);
+  ptx_line(p, "mov.s64 %s, %s", all, ptx_lin(p, x->batch[0]->at[0]));
+  for (int i = 1; i < x->n_batch; i++) ptx_line(p, "mul.lo.s64 %s, %s, %s", all, all, ptx_lin(p, x->batch[i]->at[0]));
+  return all;
+}
+
+static void find_matrix(struct printer *p, const struct survey_product *x, const char *all, const char *number) {
+  const char *left = longword(p), *are_words = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.lt.u64 %s, %s, 4294967296", are_words, all);
+  ptx_line(p, "mov.s64 %s, %s", left, number);
+  for (int i = x->n_batch - 1; i > 0; i--) ptx_take_place(p, x->batch[i], left, are_words);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, x->batch[0]->var), left);
+}
+
+/* Made of its places again, so that no register keeps it while a tile is computed. */
+static void number_matrix(struct printer *p, const struct survey_product *x, const char *number) {
+  ptx_line(p, "mov.s64 %s, %s", number, ptx_val(p, x->batch[0]->var));
+  for (int i = 1; i < x->n_batch; i++)
+    ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", number, number, ptx_lin(p, x->batch[i]->at[0]), ptx_val(p, x->batch[i]->var));
+}
+
+void ptx_along_batch(struct printer *p, const struct survey_product *x, void (*tiles)(struct printer *, void *), void *of) {
   const char *again, *leave;
-  if (par == x->row) { tiles(p, of); return; }
-  bool is_outer = par == p->k->body.first;
-  tiles_along(p, ptx_val(p, par->var), ptx_lin(p, par->at[0]), is_outer ? "%ctaid.z" : "0", 1, &again, &leave);
-  ptx_along_batch(p, x, par->body.first, tiles, of);
-  next_tiles(p, ptx_val(p, par->var), is_outer ? "%nctaid.z" : "1", 1, again, leave);
+  if (!x->n_batch) { tiles(p, of); return; }
+  bool is_one = x->n_batch == 1;
+  const char *number = is_one ? ptx_val(p, x->batch[0]->var) : longword(p), *all = matrices(p, x);
+  tiles_along(p, number, all, "%ctaid.z", 1, &again, &leave);
+  if (!is_one) find_matrix(p, x, all, number);
+  tiles(p, of);
+  if (!is_one) number_matrix(p, x, number);
+  next_tiles(p, number, "%nctaid.z", 1, again, leave);
 }
 
 static void rows_of_tiles(struct printer *p, void *of) {
@@ -545,5 +574,5 @@ void ptx_product(struct printer *p) {
   const char *w = word(p);
   ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
   ptx_line(p, "mul.wide.u32 %s, %s, %d", t.column0, w, t.side);
-  ptx_along_batch(p, x, p->k->body.first, rows_of_tiles, &t);
+  ptx_along_batch(p, x, rows_of_tiles, &t);
 }

@@ -112,8 +112,7 @@ static void divide_words(struct printer *p, const char *number, const char *by, 
   ptx_line(p, "cvt.u64.u32 %s, %s", rest, a);
 }
 
-/* The place in the loop, and what is left of the number for the loops around it; are_words: all numbers have 32 bits. */
-static void take_place(struct printer *p, const struct kir_stmt *par, const char *number, const char *are_words) {
+void ptx_take_place(struct printer *p, const struct kir_stmt *par, const char *number, const char *are_words) {
   const char *by = ptx_long(p), *over = ptx_long(p), *words = ptx_label(p, "words"), *divided = ptx_label(p, "divided");
   ptx_line(p, "mov.s64 %s, %s", by, ptx_lin(p, par->at[0]));
   ptx_line(p, "@%s bra %s", are_words, words);
@@ -143,7 +142,7 @@ static void pars_together(struct printer *p, const struct kir_stmt *s, struct wh
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, row, all);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "mov.s64 %s, %s", number, row);
-  for (int i = n - 1; i > 0; i--) take_place(p, par[i], number, are_words);
+  for (int i = n - 1; i > 0; i--) ptx_take_place(p, par[i], number, are_words);
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), number);
   w.rest = next, w.pars = 1;
   ptx_block(p, &s->body, w);

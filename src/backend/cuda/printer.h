@@ -290,6 +290,9 @@ struct ptx_range ptx_range_of(struct printer *, const struct kir_stmt *loop);
  * goes forward by the same bytes. */
 bool ptx_is_steady(const struct kir_stmt *loop, const struct kir_stmt *load);
 void ptx_block(struct printer *, const struct kir_block *, struct where);
+/* The place in the par loop of what has this number, and in its stead the number of what is left for the loops around it;
+ * are_words: all numbers have 32 bits (nest_loop.c). */
+void ptx_take_place(struct printer *, const struct kir_stmt *par, const char *number, const char *are_words);
 
 /* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */
 void ptx_product(struct printer *);
@@ -314,8 +317,8 @@ struct ptx_results {         /* the sums of a tile, in shared memory */
   const char *row0, *column0, *rows, *columns; /* where the tile begins, and how long the matrix is; 64 bits */
 };
 void ptx_finish_tile(struct printer *, const struct ptx_results *);
-void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
-                     void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
+void ptx_along_batch(struct printer *, const struct survey_product *, void (*tiles)(struct printer *, void *of), void *of);
+                                                          /* for every matrix of the batch */
 
 /* gpu_columns.c: loops in lanes, of which a thread has neighbours. */
 bool ptx_find_columns(const struct survey *, const struct shape_class *, const struct kir_stmt *serial,

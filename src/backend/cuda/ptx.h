@@ -74,7 +74,8 @@ struct ptx_plan {
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
-  struct ptx_lin product_rows, product_columns, product_batch;
+  struct ptx_lin product_rows, product_columns, product_batch[PTX_NEST_PARS];
+  int n_batch;              /* loops around both */
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours; */

@@ -12,6 +12,8 @@ struct survey_buf {
 /* A kernel that is a product of matrices, and what else it does with each element. */
 struct survey_product {
   bool is_there;
+  const struct kir_stmt *batch[PTX_NEST_PARS];   /* loops around them, outermost first */
+  int n_batch;
   const struct kir_stmt *row, *lane;             /* its innermost loops */
   const struct kir_stmt *of_row;                 /* what is computed once a row, up to the lane loop: again for every element */
   const struct kir_stmt *before, *sum, *between, *last, *rest; /* what comes before the sum; its loops, the last two of long sums
