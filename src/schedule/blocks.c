@@ -11,16 +11,26 @@ enum {
   LEAST_ROWS = 4,
   LEAST_COLUMNS = 16,
   LEAST_PRODUCTS = 1 << 22, /* less is not worth a thread */
+  THIN = 32, THIN_BLOCKS = 4, /* on a device: fewer rows or columns have one thread each, which goes along all of k; so many blocks
+                               are worth the launch that adds them. Not measured */
   SMALLEST_SHARE = 8        /* the results of all blocks are at most one in so many of the elements read */
 };
+
+/* Blocks are added as registers have them. A device rounds halves behind that, unless a library multiplies them. */
+static bool may_be_sums(const struct work *w, const struct node *n) {
+  weft_dtype t = (weft_dtype)n->dtype;
+  if (kir_is_register(t)) return true;
+  return work_is_for_device(w) && (t == WEFT_F16 || t == WEFT_BF16) && !contract_is_apart(w, n);
+}
 
 bool contract_is_long(const struct work *w, const struct node *n) {
   int64_t m, columns, k = n->in[0]->dims[n->rank - 1];
   if (!contract_is_by_patches(w, n) && !work_is_for_device(w)) return false;
-  if (n->rank < 2 || !kir_is_register((weft_dtype)n->dtype)) return false;
+  if (n->rank < 2 || !may_be_sums(w, n)) return false;
   m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
-  if (node_count(n) != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS) return false;
-  if (k < LEAST_BLOCKS * KIR_PRODUCT_BLOCK) return false;
+  bool is_thin = work_is_for_device(w) && (m < THIN || columns < THIN) && (m >= THIN || columns >= THIN);
+  if (node_count(n) != m * columns || (!is_thin && (m < LEAST_ROWS || columns < LEAST_COLUMNS))) return false;
+  if (k < (is_thin ? THIN_BLOCKS : LEAST_BLOCKS) * KIR_PRODUCT_BLOCK) return false;
   return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS &&
          m * columns <= KIR_PRODUCT_BLOCK / SMALLEST_SHARE * (m + columns);
 }
@@ -40,7 +50,7 @@ static struct contraction *blocks_of(struct work *w, const struct contraction *a
   return c;
 }
 
-/* y[q,i,j] = sum over k of a[q,i,k] b[q,k,j], as a kernel. */
+/* y[q,i,j] = sum over k of a[q,i,k] b[q,k,j], as a kernel; lanes go along the columns, or along the rows where columns are few. */
 static bool write_product(struct work *w, const struct contraction *c, weft_dtype sums) {
   struct draft d;
   if (!draft_begin(&d, w, "matmul")) return false;
@@ -53,8 +63,10 @@ static bool write_product(struct work *w, const struct contraction *c, weft_dtyp
   reach_along(&y, q, c->y.stride[0]), reach_along(&y, m, c->y.stride[1]), reach_along(&y, n, c->y.stride[2]);
   int x0 = draft_buffer(&d, NULL, KIR_IN, c->a_dtype, &a), x1 = draft_buffer(&d, NULL, KIR_IN, c->b_dtype, &b),
       y0 = draft_buffer(&d, NULL, KIR_OUT, sums, &y);
-  struct kir_lin vq = draft_lin(&d, kir_loop(&d.b, KIR_PAR, "q", q)), vi = draft_lin(&d, kir_loop(&d.b, KIR_PAR, "r", m)),
-                 vj = draft_lin(&d, kir_loop(&d.b, KIR_LANE, "c", n));
+  struct kir_lin vq = draft_lin(&d, kir_loop(&d.b, KIR_PAR, "q", q)),
+                 outer = draft_lin(&d, kir_loop(&d.b, KIR_PAR, c->is_turned ? "c" : "r", c->is_turned ? n : m)),
+                 lane = draft_lin(&d, kir_loop(&d.b, KIR_LANE, c->is_turned ? "r" : "c", c->is_turned ? m : n)),
+                 vi = c->is_turned ? lane : outer, vj = c->is_turned ? outer : lane;
   int t = kir_loop(&d.b, KIR_SERIAL, "k", k), sum = kir_carry(&d.b, "u", kir_lit(d.k, sums, 0));
   int x = kir_load(&d.b, x0, (struct kir_lin[]){ vq, vi, draft_lin(&d, t) }), z = kir_load(&d.b, x1,
       (struct kir_lin[]){ vq, draft_lin(&d, t), vj });
@@ -75,8 +87,8 @@ static bool multiply_blocks(struct work *w, const struct contraction *all, weft_
   return s;
 }
 
-/* y[i,j] = x[0,i,j] + x[1,i,j] + .. in this order. */
-static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t, int store, int64_t n) {
+/* y[i,j] = x[0,i,j] + x[1,i,j] + .. in this order, rounded to the dtype of y. */
+static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t, weft_dtype to, int store, int64_t n) {
   struct draft d;
   if (!draft_begin(&d, w, "blocks")) return false;
   struct kir_lin later = draft_lin(&d, draft_size(&d, "B", n - 1)), m = draft_lin(&d, draft_size(&d, "M", c->m)),
@@ -87,23 +99,24 @@ static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t
   reach_along(&first, m, c->n), reach_along(&rest, m, c->n), reach_along(&y, m, c->y.stride[0]);
   reach_along(&first, columns, 1), reach_along(&rest, columns, 1), reach_along(&y, columns, c->y.stride[1]);
   int x0 = draft_buffer(&d, NULL, KIR_IN, t, &first), x1 = draft_buffer(&d, NULL, KIR_IN, t, &rest),
-      y0 = draft_buffer(&d, NULL, KIR_OUT, t, &y);
+      y0 = draft_buffer(&d, NULL, KIR_OUT, to, &y);
   int i = kir_loop(&d.b, KIR_PAR, "i", m), j = kir_loop(&d.b, KIR_LANE, "j", columns);
   struct kir_lin at[] = { draft_lin(&d, i), draft_lin(&d, j) };
   int begin = kir_load(&d.b, x0, at), b = kir_loop(&d.b, KIR_SERIAL, "b", later), sum = kir_carry(&d.b, NULL, begin);
   int next = kir_op2(&d.b, KIR_ADD, sum, kir_load(&d.b, x1, (struct kir_lin[]){ draft_lin(&d, b), at[0], at[1] }));
   kir_next(&d.b, 1, &sum, &next);
   kir_end(&d.b);
-  kir_store(&d.b, y0, at, KIR_SET, sum);
+  kir_store(&d.b, y0, at, KIR_SET, to == t ? sum : kir_cast(&d.b, to, sum));
   kir_end(&d.b);
   kir_end(&d.b);
   return draft_end(&d);
 }
 
-bool step_blocks(struct work *w, const struct contraction *c, weft_dtype t) {
+bool step_blocks(struct work *w, const struct contraction *c, weft_dtype to) {
+  weft_dtype t = kir_register_of(to);
   int64_t whole = c->k / KIR_PRODUCT_BLOCK, rest = c->k % KIR_PRODUCT_BLOCK, n = whole + (rest > 0);
   int store = store_new(w, n * c->m * c->n * (int64_t)weft_dtype_bytes(t));
   if (store < 0 || !multiply_blocks(w, c, t, store, 0, whole, KIR_PRODUCT_BLOCK)) return false;
   if (rest && !multiply_blocks(w, c, t, store, whole, 1, rest)) return false;
-  return add_blocks(w, c, t, store, n);
+  return add_blocks(w, c, t, to, store, n);
 }

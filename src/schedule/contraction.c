@@ -55,6 +55,12 @@ bool contract_is_tiled(const struct work *w, const struct node *n) {
          (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
 }
 
+/* Of few rows or columns a thread goes along the others. */
+bool contract_is_by_itself(const struct work *w, const struct node *n) {
+  bool is_side = rows(n) >= LEAST_TILE || columns(n) >= LEAST_TILE;
+  return work_is_for_device(w) && is_side && (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
+}
+
 /* What was asked to be a library's is, whatever follows. */
 bool contract_is_apart(const struct work *w, const struct node *n) {
   weft_dtype a = (weft_dtype)n->in[0]->dtype;
@@ -135,8 +141,9 @@ struct contraction *contraction_of(struct work *w, const struct group *g) {
   return c;
 }
 
-bool contraction_fits(const struct contraction *c, const struct item *x) {
+bool contraction_fits(const struct work *w, const struct contraction *c, const struct item *x) {
   const struct node *n = x->node;
+  if (work_is_for_device(w)) return true; /* kernels that add its blocks: see blocks.c */
   int across = n->rank - (c->is_turned ? 2 : 1);
   return kir_is_register((weft_dtype)n->dtype) && (n->dims[across] == 1 || x->place.stride[across] == 1);
 }

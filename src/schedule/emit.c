@@ -115,7 +115,7 @@ bool step_group(struct work *w, struct group *g) {
   if (g->product) {
     const struct item *x = &w->item[g->product->slot];
     if (!(e->product = contraction_of(w, g))) return false;
-    if (g->n_items == 1 && contraction_fits(e->product, x)) return step_contract(w, e->product, x);
+    if (g->n_items == 1 && contraction_fits(w, e->product, x)) return step_contract(w, e->product, x);
   }
   e->maker = g->maker;
   e->start = g->maker ? g->maker->start : e->product ? e->product->start : NULL;

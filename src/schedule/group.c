@@ -554,7 +554,7 @@ static bool start_group(struct work *w, struct node *n) {
   }
   g->is_alone = local_of(n)->is_alone || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
   g->has_contract = n->op->kind == OP_CONTRACT;
-  g->is_tiled = g->has_contract && contract_is_tiled(w, n);
+  g->is_tiled = g->has_contract && contract_is_by_itself(w, n);
   g->is_apart = g->has_contract && contract_is_apart(w, n);
   if (g->has_contract && (contract_is_by_patches(w, n) || contract_is_long(w, n))) {
     g->product = n;

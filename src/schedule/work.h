@@ -32,7 +32,7 @@ struct group {
   bool column_used;           /* a node of the group needs the result of a column fold */
   bool column_wide;           /* a column fold has a value for each lane */
   bool has_contract;
-  bool is_tiled;              /* the contraction goes by tiles of a device, which fold nothing else */
+  bool is_tiled;              /* the contraction goes by tiles of a device, or by few rows, which fold nothing else */
   bool is_apart;              /* a library of the device multiplies: nothing joins but rounding */
   struct node *product;       /* a contraction by patches: the others go on with it, element by element or row by row */
   int fed_by;                 /* the group whose only result is the left operand of the product; -1: it stands in memory */
@@ -146,19 +146,22 @@ bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
 bool contract_is_tiled(const struct work *, const struct node *); /* by tiles of a device, not as a sum within each lane */
+bool contract_is_by_itself(const struct work *, const struct node *); /* the same, or by an entry for few rows: it shares its kernel
+                                    with no fold and no other product */
 bool contract_is_apart(const struct work *, const struct node *); /* a library of the device is faster, with what follows in a
                                     kernel of its own, than a kernel that does all */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 void contractions_to_library(struct schedule *); /* those that a CBLAS can read become steps of that kind */
 void contractions_loosen(struct schedule *);     /* sums of those of halves may be in the order of the machine */
 void contractions_find_far(struct schedule *);   /* those whose right operand no cache holds from run to run */
-bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
+bool contraction_fits(const struct work *, const struct contraction *, const struct item *);
+                                    /* its patches can be stored straight into the item */
 void contract_account(struct work *, const struct contraction *); /* to the last step: each operand read once, and the products */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
 /* blocks.c */
 bool contract_is_long(const struct work *, const struct node *); /* few results of many terms; stands alone in its group */
-bool step_blocks(struct work *, const struct contraction *, weft_dtype sums);
+bool step_blocks(struct work *, const struct contraction *, weft_dtype to);
 
 /* step.c: costs stop at the largest number there is */
 void step_add_cost(struct work *, double moved_bytes, double operations, int at_a_time); /* to the last step appended;

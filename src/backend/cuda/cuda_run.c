@@ -47,6 +47,7 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
+                                          p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
                                         p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry, p->relay_entry,
                                         p->aligned_entry };
@@ -323,6 +324,7 @@ static int compute_shape(struct session *s) {
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_thin_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_attention_aligned_shape(p, s->l->bufs, &s->shape);
   return CUDA_OK;
 }
@@ -409,6 +411,7 @@ static bool borrows(const struct code *c, const struct launch *x) {
 static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_halves) return (enum ptx_part)(PTX_FIRST_HALVES + s->halves_form);
   if (s->is_floats) return (enum ptx_part)(PTX_FIRST_FLOATS + s->floats_form);
+  if (s->is_thin) return (enum ptx_part)(PTX_FIRST_THIN + s->thin_form);
   if (s->is_aligned) return PTX_ALIGNED;
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;

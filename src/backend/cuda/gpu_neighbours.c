@@ -45,8 +45,7 @@ void ptx_access_pieces(struct printer *p, bool is_load, const char *space, const
   }
 }
 
-/* dst = part i of the word, of a dtype of 1 or 2 bytes */
-static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i, bool is_made) {
+void ptx_unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i, bool is_made) {
   int width = kir_width(d), shift = 8 * width * i, rest = 32 - 8 * width - shift;
   const char *up = ptx_own(p, OWN_WORD);
   if (d == WEFT_BF16) {
@@ -88,7 +87,7 @@ void ptx_take_raw(struct printer *p, const struct kir_stmt *s, int n, const int 
   ptx_val(p, v);
   p->narrow[v] = (uint8_t)d;
   for (int i = 0; i < n; i++)
-    if (width < 4) unpack(p, d, p->wide[element[i]][v], raw[i / a_word], i % a_word, is_made);
+    if (width < 4) ptx_unpack(p, d, p->wide[element[i]][v], raw[i / a_word], i % a_word, is_made);
     else ptx_line(p, "mov.b%d %s, %s", 8 * width, p->wide[element[i]][v], raw[i]);
 }
 
@@ -101,7 +100,7 @@ void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *spac
   p->narrow[v] = (uint8_t)d;
   for (int i = 0; i < n; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[element[i]][v];
   ptx_access_pieces(p, true, space, at, n / a_word, width < 4 ? 4 : width, r);
-  for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word, is_made);
+  for (int i = 0; width < 4 && i < n; i++) ptx_unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word, is_made);
 }
 
 void ptx_load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {

@@ -77,7 +77,7 @@ static bool is_plain(const struct kir_stmt *s, const struct kir_stmt *end) {
   return true;
 }
 
-/* par .. { par r { ..; lane c { ..; the sum; .. } } } and nothing else */
+/* par .. { par r { ..; lane c { ..; the sum; .. } } } and nothing else; loops may be missing but for the lane loop */
 static bool find_nest(const struct kir_kernel *k, struct survey_product *x) {
   const struct kir_stmt *s = k->body.first;
   for (; s && s->kind == KIR_PAR && !s->next && s->extent == KIR_N && !s->n_private; s = s->body.first) {
@@ -85,7 +85,6 @@ static bool find_nest(const struct kir_kernel *k, struct survey_product *x) {
     if (x->row) x->batch[x->n_batch++] = x->row;
     x->row = s;
   }
-  if (!x->row) return false;
   for (x->of_row = s; s && (s->kind == KIR_OP || s->kind == KIR_LOAD); s = s->next) {}
   if (!s || s->kind != KIR_LANE || s->next || s->extent != KIR_N) return false;
   x->lane = s, x->before = s->body.first;
@@ -100,8 +99,11 @@ void survey_find_product(struct survey *s) {
     const struct kir_stmt *a = x.a;
     x.a = x.b, x.b = a;
   }
-  bool is_matrix = names(x.a, x.row->var) && names(x.b, x.lane->var) && !names(x.a, x.lane->var) && !names(x.b, x.row->var);
-  x.is_there = is_matrix && !survey_uses(&(struct kir_block){ (struct kir_stmt *)(uintptr_t)x.rest, NULL }, x.step);
+  bool is_product = names(x.b, x.lane->var) && !names(x.a, x.lane->var) &&
+                    !survey_uses(&(struct kir_block){ (struct kir_stmt *)(uintptr_t)x.rest, NULL }, x.step);
+  x.is_there = is_product && x.row && names(x.a, x.row->var) && !names(x.b, x.row->var);
+  x.is_of_vector = is_product && !x.is_there && x.n_batch < PTX_NEST_PARS;
+  if (x.is_of_vector && x.row) x.batch[x.n_batch++] = x.row, x.row = NULL;
   s->product = x;
 }
 
@@ -139,7 +141,7 @@ const char *ptx_minus(struct printer *p, const char *a, const char *b) {
 
 const char *ptx_product_address(struct printer *p, const struct survey_product *x, const struct kir_stmt *load,
                                 const struct kir_stmt *loop, const char *index, const char *k) {
-  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, loop->var), index);
+  if (loop) ptx_line(p, "mov.s64 %s, %s", ptx_val(p, loop->var), index);
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, x->step), k);
   const char *r = longword(p);
   ptx_line(p, "mov.s64 %s, %s", r, ptx_address(p, load->buf, load->at));

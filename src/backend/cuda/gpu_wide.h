@@ -39,6 +39,8 @@ int ptx_axis_along(const struct shape_class *, const struct kir_stmt *, int lane
 bool ptx_is_neighbours(const struct printer *, const struct kir_stmt *, const struct kir_stmt *lane);
 /* n registers of `width` bytes, 4 or 8, loaded from or stored to that address and what follows, 16 bytes at a time. */
 void ptx_access_pieces(struct printer *, bool is_load, const char *space, const char *at, int n, int width, const char *const r[]);
+/* dst = part i of the word, of a dtype of 1 or 2 bytes. is_made: the pattern of a NaN does not matter. */
+void ptx_unpack(struct printer *, weft_dtype, const char *dst, const char *word, int i, bool is_made);
 /* The pattern of a value of 1 or 2 bytes, in a word with nothing above it; that of a bf16 stands in the upper half. */
 const char *ptx_small_pattern(struct printer *, weft_dtype, int value, const char *src);
 /* n neighbours that are loaded, as they stand in memory, into registers of 4 or 8 bytes; and from there into those elements. */

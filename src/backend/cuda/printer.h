@@ -369,6 +369,11 @@ void ptx_halves(struct printer *, int form);
 bool ptx_has_floats(const struct survey *);
 void ptx_floats(struct printer *, int form);
 
+/* gpu_thin.c: products of few rows. */
+/* Whether there is such a form, whose right operand it notes in the plan. */
+bool ptx_has_thin(const struct survey *, int form, const struct shape_class *, struct ptx_plan *);
+void ptx_thin(struct printer *, int form);
+
 /* gpu_group.c: wgmma. */
 enum { PTX_PIECE_ROW = 128, PTX_ATOM = 8 * PTX_PIECE_ROW }; /* bytes: of a row of a piece, of eight rows */
 struct ptx_group {           /* sums, 64 rows of so many columns (+)= a b, 16 steps of k */

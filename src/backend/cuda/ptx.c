@@ -378,6 +378,7 @@ static void heading(struct printer *p, struct text *out) {
   if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
   if (p->plan->chain) text_addf(out, ".shared .align 16 .b8 chain[%zu];\n", ptx_chain_bytes(p->plan->chain));
   if (p->plan->floats[0]) text_add(out, ".extern .shared .align 16 .b8 floats[];\n");
+  if (p->plan->thin[0]) text_add(out, ".extern .shared .align 16 .b8 thin[];\n");
   if (p->plan->product)
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
@@ -408,6 +409,9 @@ static void large_halves(struct printer *p) { ptx_halves(p, 0); }
 static void small_halves(struct printer *p) { ptx_halves(p, 1); }
 static void large_floats(struct printer *p) { ptx_floats(p, 0); }
 static void small_floats(struct printer *p) { ptx_floats(p, 1); }
+static void a_row(struct printer *p) { ptx_thin(p, 0); }
+static void few_rows(struct printer *p) { ptx_thin(p, 1); }
+static void some_rows(struct printer *p) { ptx_thin(p, 2); }
 
 /* A part of one entry; name NULL: it is empty. */
 static void part(struct printer *last, struct text *out, struct ptx_plan *plan, int which, const char *name,
@@ -431,6 +435,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->product = p->survey.product.is_there && !plan->floats[0] ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
+  for (int i = 0; i < PTX_THINS && ptx_has_thin(&p->survey, i, p->shape, plan); i++)
+    plan->thin[i] = ptx_textf(p, "weft_%s_thin%d", p->k->name, i);
   plan->is_librarys = !plan->halves[0] && p->shape->by_library && !p->survey.is_exact;
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
@@ -460,6 +466,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], small_halves);
   part(&last, out, plan, PTX_FIRST_FLOATS, plan->floats[0], large_floats);
   part(&last, out, plan, PTX_FIRST_FLOATS + 1, plan->floats[1], small_floats);
+  static void (*const thin[PTX_THINS])(struct printer *) = { a_row, few_rows, some_rows };
+  for (int i = 0; i < PTX_THINS; i++) part(&last, out, plan, PTX_FIRST_THIN + i, plan->thin[i], thin[i]);
   last.survey.is_cooperative = p->survey.is_cooperative;
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
   plan->wide.groups = last.groups;

@@ -46,7 +46,8 @@ enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each 
 enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
-enum { PTX_HALVES = 2, PTX_FLOATS = 2 }; /* forms of products: by tensor cores in their order, of f32 and f64 in order */
+enum { PTX_HALVES = 2, PTX_FLOATS = 2, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
+                               order, of few rows */
 
 /* Par loops, each the last of what is in it, around one lane loop. */
 struct ptx_nest {
@@ -57,7 +58,8 @@ struct ptx_nest {
 
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_WIDELY = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN,
+                PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_LONG,
+                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN,
                 PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -76,6 +78,7 @@ struct ptx_plan {
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
   struct ptx_lin product_rows, product_columns, product_batch[PTX_NEST_PARS];
   int n_batch;              /* loops around both */
+  bool is_of_vector;        /* there are no rows */
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours; */
@@ -83,6 +86,9 @@ struct ptx_plan {
   bool is_librarys;         /* a product of f32 or f64 that was asked to be a library's */
   const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
   weft_dtype floats_dtype;
+  const char *thin[PTX_THINS]; /* NULL, or entries for the same of few rows, fewest first; .. */
+  int thin_buf, thin_axis, thin_width; /* .. their right operand, which must be aligned but along that axis (-1: in no way), and
+                               bytes of a sum */
   struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
@@ -199,6 +205,8 @@ struct ptx_shape {
   int halves_form;
   bool is_floats;           /* .. or of the entry of f32 and f64 of this form */
   int floats_form;
+  bool is_thin;             /* or of the entry of few rows of this form */
+  int thin_form;
   bool is_wide, is_long, is_loose; /* .. or of the entry that takes neighbours together; of long rows, and not aligned; .. */
   bool is_shifted;          /* .. of long rows that are all as far from being aligned */
   bool is_streamed;         /* .. of long rows that bulk copies bring, .. */
@@ -245,6 +253,11 @@ bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const 
 /* Turns the shape of a product into that of its entry for f32 and f64. */
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);
+/* Turns the shape of the main entry of a product into that of its entry for few rows, where operands stand so. */
+bool ptx_thin_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
+                    struct ptx_shape *);
+/* Of a product's batch, as many as may be side by side. */
+int64_t ptx_matrices(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
 bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       const struct bound bufs[], struct ptx_shape *);

@@ -228,16 +228,17 @@ static void library(struct ptx_planner *m) {
 
 static void product(struct ptx_planner *m) {
   const struct survey_product *x = &m->s->product;
-  if (!x->is_there || m->why) return;
+  if ((!x->is_there && !x->is_of_vector) || m->why) return;
   m->plan->product_side = kir_width((weft_dtype)m->k->vals[x->a->out[0]].dtype) == 8 ? 64 : 128;
-  bool is_known = lin(m, x->row->at[0], &m->plan->product_rows) && lin(m, x->lane->at[0], &m->plan->product_columns);
+  m->plan->is_of_vector = x->is_of_vector;
+  bool is_known = (!x->row || lin(m, x->row->at[0], &m->plan->product_rows)) && lin(m, x->lane->at[0], &m->plan->product_columns);
   for (int i = 0; i < x->n_batch; i++) is_known &= lin(m, x->batch[i]->at[0], &m->plan->product_batch[i]);
   m->plan->n_batch = x->n_batch;
   m->plan->is_long = x->between != NULL;
   is_known &= lin(m, x->sum->at[0], &m->plan->steps[0]);
   if (x->between) is_known &= lin(m, x->between->at[0], &m->plan->steps[1]) && lin(m, x->last->at[0], &m->plan->steps[2]);
   if (!is_known) m->why = "a length that is known only inside the kernel";
-  else library(m);
+  else if (x->is_there) library(m);
 }
 
 static bool nest(struct ptx_planner *m, struct ptx_nest *x) {
@@ -586,11 +587,9 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
 
 enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for */
 
-/* As many as may be side by side. */
-static int64_t matrices(const struct user *u) {
+int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
   int64_t n = 1;
-  for (int i = 0; i < u->p->n_batch; i++)
-    n *= least(GRID_Y, most(1, ptx_size(&u->p->product_batch[i], u->sizes, u->args))), n = least(n, GRID_Y);
+  for (int i = 0; i < p->n_batch; i++) n = least(GRID_Y, n * least(GRID_Y, most(1, ptx_size(&p->product_batch[i], sizes, args))));
   return n;
 }
 
@@ -602,7 +601,7 @@ static bool product_shape(const struct user *u, struct ptx_shape *s) {
   s->is_product = true;
   s->block[0] = 256, s->block[1] = s->block[2] = 1;
   s->grid[0] = (unsigned)parts(columns, p->product_side), s->grid[1] = (unsigned)least(parts(rows, p->product_side), GRID_Y);
-  s->grid[2] = (unsigned)matrices(u);
+  s->grid[2] = (unsigned)ptx_matrices(p, u->sizes, u->args);
   return true;
 }
 

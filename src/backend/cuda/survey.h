@@ -11,7 +11,8 @@ struct survey_buf {
 
 /* A kernel that is a product of matrices, and what else it does with each element. */
 struct survey_product {
-  bool is_there;
+  bool is_there;                                 /* of two matrices; .. */
+  bool is_of_vector;                             /* .. or of a vector and a matrix for each place of the batch: row is NULL */
   const struct kir_stmt *batch[PTX_NEST_PARS];   /* loops around them, outermost first */
   int n_batch;
   const struct kir_stmt *row, *lane;             /* its innermost loops */
