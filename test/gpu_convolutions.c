@@ -67,7 +67,8 @@ static weft_array *by_kernel(weft_array *const x[]) { return derived(x, 1); }
 static const struct case_of { int64_t n, h, w, c, o, kh, kw, pad, stride, dilation, groups; } cases[] = {
   { 2, 9, 40, 32, 33, 3, 3, 1, 1, 1, 1 }, { 3, 7, 33, 16, 32, 3, 5, 2, 1, 1, 1 }, { 2, 12, 70, 8, 40, 3, 3, 1, 2, 1, 1 },
   { 2, 14, 14, 32, 32, 3, 3, 1, 1, 1, 1 }, { 2, 9, 36, 24, 32, 1, 1, 0, 1, 1, 1 }, { 2, 10, 34, 32, 64, 3, 3, 2, 1, 2, 2 },
-  { 1, 5, 40, 3, 32, 2, 3, 0, 1, 1, 1 },
+  { 1, 5, 40, 3, 32, 2, 3, 0, 1, 1, 1 }, { 2, 40, 40, 48, 3, 3, 3, 1, 1, 1, 1 }, { 2, 34, 36, 32, 64, 3, 3, 1, 1, 1, 4 },
+  { 2, 34, 36, 22, 20, 3, 3, 1, 1, 1, 1 },
 };
 
 static weft_array **images(weft_dtype t, const struct case_of *c, weft_array *x[2]) {

@@ -49,6 +49,17 @@ static void lay_out_piece(struct emit *e) {
   }
 }
 
+/* Lanes run along a much longer axis where they are fewer than a vector has; of a product on a device along the longest, where
+ * they are fewer than tiles are worth while for. */
+static void lengthen_lanes(struct emit *e) {
+  const struct group *g = e->g;
+  bool is_product = work_is_for_device(e->w) && g->is_tiled;
+  int last = g->n_axes - 1, enough = is_product ? 32 : 16;
+  if (g->lane >= 0 || last < 0 || g->extent[last] >= enough || !emit_all_move(e, last)) return;
+  for (int a = 0; a <= last; a++)
+    if (is_product ? g->extent[a] >= g->extent[e->inner] : g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
+}
+
 void emit_choose_form(struct emit *e) {
   struct group *g = e->g;
   int last = g->n_axes - 1;
@@ -61,8 +72,7 @@ void emit_choose_form(struct emit *e) {
     e->inner = g->lane >= 0 ? g->lane : last;
     e->column = g->column;
     if (e->maker) lay_out_piece(e);
-    else if (g->lane < 0 && last >= 0 && g->extent[last] < 16 && emit_all_move(e, last)) /* short lanes: run along a longer axis */
-      for (int a = 0; a <= last; a++) if (g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
+    else lengthen_lanes(e);
     e->is_private = e->column >= 0 && g->n_axes == 2;
   }
   memcpy(e->axes.extent, g->extent, sizeof e->axes.extent);

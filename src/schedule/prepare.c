@@ -363,11 +363,12 @@ static bool is_loading(weft_dtype from, weft_dtype to) {
 }
 static bool is_widening(weft_dtype from, weft_dtype to) { return dtype_is_integer(from) && to == WEFT_I64; }
 
-/* What x shows through at most a few views, if that is a cast of the kind, shown before the cast; else NULL. */
+/* What x shows through some views, if that is a cast of the kind, shown before the cast; else NULL. */
 static struct node *before_cast(struct work *w, struct node *x, bool (*is_kind)(weft_dtype from, weft_dtype to)) {
-  struct node *view[8], *y = x;
+  enum { MOST_VIEWS = 16 };
+  struct node *view[MOST_VIEWS], *y = x;
   int n = 0;
-  while (n < 8 && y->op->kind == OP_VIEW) view[n++] = y, y = y->in[0];
+  while (n < MOST_VIEWS && y->op->kind == OP_VIEW) view[n++] = y, y = y->in[0];
   if (y->op != &op_cast || local_of(y)->is_alone || is_scalar(y)) return NULL;
   weft_dtype from = (weft_dtype)y->in[0]->dtype;
   if (!is_kind(from, (weft_dtype)y->dtype)) return NULL;

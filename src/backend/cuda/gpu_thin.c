@@ -21,14 +21,19 @@ static bool is_loadable(weft_dtype d) {
   return d == WEFT_F16 || d == WEFT_BF16 || d == WEFT_F32 || d == WEFT_F64 || d == WEFT_I32 || d == WEFT_I64;
 }
 
-bool ptx_has_thin(const struct survey *s, int form, const struct shape_class *shape, struct ptx_plan *plan) {
+/* Steps of k are neighbours in memory. */
+static bool lies_along_k(const struct shape_class *shape, const struct survey_product *x) {
+  for (int d = 0; d < x->b->n_at; d++)
+    if (ptx_is_only(x->b->at[d], x->step) && shape->stride[x->b->buf][d] == STRIDE_1) return true;
+  return false;
+}
+
+bool ptx_has_thin(const struct survey *s, int form, struct ptx_plan *plan) {
   const struct survey_product *x = &s->product;
   if (!x->is_there && !(x->is_of_vector && !form)) return false;
   weft_dtype a = (weft_dtype)s->k->bufs[x->a->buf].dtype, b = (weft_dtype)s->k->bufs[x->b->buf].dtype,
              sums = (weft_dtype)s->k->vals[x->total].dtype;
-  plan->thin_buf = x->b->buf, plan->thin_axis = -1, plan->thin_width = kir_width(sums);
-  for (int d = 0; d < x->b->n_at; d++)
-    if (ptx_is_only(x->b->at[d], x->step) && shape->stride[x->b->buf][d] == STRIDE_1) plan->thin_axis = d;
+  plan->thin_width = kir_width(sums);
   return is_loadable(a) && is_loadable(b) && kir_register_of(a) == sums && kir_register_of(b) == sums;
 }
 
@@ -42,6 +47,7 @@ struct thin {
   int chunk;                       /* steps that are asked for at a time */
   const char *tid, *base, *k, *row0, *column;
   const char *at, *step_bytes;     /* of b: the next step that is asked for */
+  const char *is_aligned;          /* along k: chunks of this thread's column begin with whole 16 bytes */
   const char *f_at;                /* of a: where the next step that is multiplied stands */
   const char *acc[MOST_ROWS], *total[MOST_ROWS];
   const char *raw[2][MOST_CHUNK];  /* what was asked for, as it stands in memory */
@@ -60,16 +66,35 @@ static const char *taken(struct printer *p, const struct thin *t, const char *co
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------------------- */
 
+/* Words of neighbours in memory that are not aligned, element by element. */
+static void ask_by_elements(struct printer *p, const struct thin *t, int words, const char *const raw[]) {
+  int bytes = kir_width(t->from) == 8 ? 8 : 4;
+  for (int i = 0; i < words; i++) {
+    if (a_word(t) == 1) { ptx_line(p, "ld.global.nc.b%d %s, [%s+%d]", 8 * bytes, raw[i], t->at, i * bytes); continue; }
+    const char *high = ptx_word(p);
+    ptx_line(p, "ld.global.nc.u16 %s, [%s+%d]", raw[i], t->at, i * bytes);
+    ptx_line(p, "ld.global.nc.u16 %s, [%s+%d]", high, t->at, i * bytes + 2);
+    ptx_line(p, "shl.b32 %s, %s, 16", high, high);
+    ptx_line(p, "or.b32 %s, %s, %s", raw[i], raw[i], high);
+  }
+}
+
 /* The next chunk of b; where it ends the thread is behind it. */
 static void ask(struct printer *p, const struct thin *t, const char *const raw[]) {
-  int words = t->chunk / a_word(t), width = kir_width(t->from) == 8 ? 8 : 4;
+  int words = t->chunk / a_word(t), width = kir_width(t->from);
   if (t->along_k) {
-    ptx_access_pieces(p, true, ".global.nc", t->at, words, width, raw);
-    ptx_line(p, "add.s64 %s, %s, %d", t->at, t->at, t->chunk * kir_width(t->from));
+    const char *slow = ptx_label(p, "apart"), *done = ptx_label(p, "asked");
+    ptx_line(p, "@!%s bra %s", t->is_aligned, slow);
+    ptx_access_pieces(p, true, ".global.nc", t->at, words, width == 8 ? 8 : 4, raw);
+    ptx_line(p, "bra %s", done);
+    ptx_place(p, slow);
+    ask_by_elements(p, t, words, raw);
+    ptx_place(p, done);
+    ptx_line(p, "add.s64 %s, %s, %d", t->at, t->at, t->chunk * width);
     return;
   }
   for (int i = 0; i < t->chunk; i++) {
-    ptx_line(p, "ld.global.nc.%s %s, [%s]", width == 8 ? "b64" : kir_width(t->from) == 4 ? "b32" : "u16", raw[i], t->at);
+    ptx_line(p, "ld.global.nc.%s %s, [%s]", width == 8 ? "b64" : width == 4 ? "b32" : "u16", raw[i], t->at);
     ptx_line(p, "add.s64 %s, %s, %s", t->at, t->at, t->step_bytes);
   }
 }
@@ -258,6 +283,8 @@ static void one_matrix(struct printer *p, void *of) {
   const char *first = ptx_product_address(p, x, x->b, x->lane, column, "0");
   ptx_line(p, "sub.s64 %s, %s, %s", t->step_bytes, ptx_product_address(p, x, x->b, x->lane, column, "1"), first);
   ptx_line(p, "mov.s64 %s, %s", t->at, first);
+  ptx_line(p, "and.b64 %s, %s, 15", last, first);
+  ptx_line(p, "setp.eq.s64 %s, %s, 0", t->is_aligned, last);
   sums(p, t);
   finish(p, t);
 }
@@ -265,9 +292,9 @@ static void one_matrix(struct printer *p, void *of) {
 void ptx_thin(struct printer *p, int form) {
   const struct survey_product *x = &p->survey.product;
   struct thin t = { .x = x, .f = &forms[form], .d = (weft_dtype)p->k->vals[x->total].dtype,
-                    .from = (weft_dtype)p->k->bufs[x->b->buf].dtype, .along_k = p->plan->thin_axis >= 0, .tid = ptx_word(p),
+                    .from = (weft_dtype)p->k->bufs[x->b->buf].dtype, .along_k = lies_along_k(p->shape, x), .tid = ptx_word(p),
                     .base = ptx_long(p), .row0 = ptx_long(p), .column = ptx_long(p), .at = ptx_long(p), .step_bytes = ptx_long(p),
-                    .f_at = ptx_long(p) };
+                    .f_at = ptx_long(p), .is_aligned = ptx_pred(p) };
   int width = kir_width(t.from);
   t.chunk = t.along_k ? t.f->words * 4 / width : t.f->steps;
   p->threads = t.f->threads, p->stack_bytes = t.f->rows * 8;
@@ -297,20 +324,8 @@ static int64_t steps_of(const struct ptx_plan *p, const int64_t sizes[], const u
   return (ptx_size(&p->steps[1], sizes, args) + 1) * BLOCK + ptx_size(&p->steps[2], sizes, args);
 }
 
-/* Steps that are neighbours begin with whole 16 bytes wherever they begin. */
-static bool is_aligned(const struct ptx_plan *p, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
-  const struct ptx_buf *b = &p->bufs[p->thin_buf];
-  const struct bound *x = &bufs[p->thin_buf];
-  int64_t width = kir_width((weft_dtype)b->dtype);
-  if ((uintptr_t)x->data % 16) return false;
-  for (int d = 0; d < b->rank; d++)
-    if (d != p->thin_axis && x->stride[d] * width % 16 && ptx_size(&b->dims[d], sizes, args) > 1) return false;
-  return true;
-}
-
-bool ptx_thin_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
-                    struct ptx_shape *s) {
-  if (!p->thin[0] || s->is_product || (p->thin_axis >= 0 && !is_aligned(p, bufs, sizes, args))) return false;
+bool ptx_thin_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], struct ptx_shape *s) {
+  if (!p->thin[0] || s->is_product) return false;
   int64_t rows = p->is_of_vector ? 1 : ptx_size(&p->product_rows, sizes, args), steps = steps_of(p, sizes, args),
           columns = ptx_size(&p->product_columns, sizes, args), n = ptx_matrices(p, sizes, args);
   if (rows < 1 || rows > 4 * MOST_ROWS || columns < LEAST_COLUMNS || columns > INT32_MAX || steps < LEAST_STEPS) return false;

@@ -370,8 +370,7 @@ bool ptx_has_floats(const struct survey *);
 void ptx_floats(struct printer *, int form);
 
 /* gpu_thin.c: products of few rows. */
-/* Whether there is such a form, whose right operand it notes in the plan. */
-bool ptx_has_thin(const struct survey *, int form, const struct shape_class *, struct ptx_plan *);
+bool ptx_has_thin(const struct survey *, int form, struct ptx_plan *); /* whether there is such a form; noted in the plan */
 void ptx_thin(struct printer *, int form);
 
 /* gpu_group.c: wgmma. */

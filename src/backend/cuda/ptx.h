@@ -86,9 +86,8 @@ struct ptx_plan {
   bool is_librarys;         /* a product of f32 or f64 that was asked to be a library's */
   const char *floats[PTX_FLOATS]; /* NULL, or entries for the same by tiles of this dtype, instead of those of product_side */
   weft_dtype floats_dtype;
-  const char *thin[PTX_THINS]; /* NULL, or entries for the same of few rows, fewest first; .. */
-  int thin_buf, thin_axis, thin_width; /* .. their right operand, which must be aligned but along that axis (-1: in no way), and
-                               bytes of a sum */
+  const char *thin[PTX_THINS]; /* NULL, or entries for the same of few rows, fewest first; thin_width: bytes of a sum */
+  int thin_width;
   struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
@@ -253,9 +252,8 @@ bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const 
 /* Turns the shape of a product into that of its entry for f32 and f64. */
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);
-/* Turns the shape of the main entry of a product into that of its entry for few rows, where operands stand so. */
-bool ptx_thin_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
-                    struct ptx_shape *);
+/* Turns the shape of the main entry of a product into that of its entry for few rows. */
+bool ptx_thin_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
 /* Of a product's batch, as many as may be side by side. */
 int64_t ptx_matrices(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
