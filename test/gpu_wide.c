@@ -210,6 +210,34 @@ TEST(cuda_long_rows_that_are_folded_again_have_the_bits_of_the_host) {
 /* ---- rows that bulk copies bring, on compute capability 9.0 and later ---- */
 
 /* Numbers that are not finite in some rows: a NaN, both infinities, nothing but an infinity, nothing but zeros of both signs. */
+/* Of such rows one result may stand where an operand stood that is folded in the same loop. */
+TEST(cuda_long_rows_that_overwrite_what_they_fold_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 129, 5120 }, { 129, 4104 }, { 129, 8192 }, { 130, 4101 } };
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  for (int i = 0; i < 4; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = matrix(WEFT_F32, sizes[i][0], sizes[i][1]), *y = weft_add(matrix(WEFT_F32, sizes[i][0], sizes[i][1]), weft_scalar(1));
+    void *bits[2][4];
+    size_t bytes[4];
+    EXPECT_OK(weft_eval(1, &y));
+    for (int device = 0; device < 2; device++) {
+      weft_array *r = weft_rsqrt(weft_add(weft_over(weft_mean, weft_mul(x, x), WEFT_AXES(1)), weft_scalar(1e-4))),
+                 *z = weft_add(x, weft_mul(y, weft_scalar(0.5))),
+                 *all[] = { weft_sum(x, 0), weft_sum(weft_mul(weft_mul(x, r), y), 0), z, weft_sum(z, 0) };
+      weft_set(WEFT_DEVICE, device);
+      EXPECT_OK(weft_eval(4, all));
+      for (int k = 0; k < 4; k++) bits[device][k] = bits_of(all[k], &bytes[k]);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    for (int k = 0; k < 4; k++) {
+      EXPECT(!memcmp(bits[0][k], bits[1][k], bytes[k]));
+      free(bits[0][k]), free(bits[1][k]);
+    }
+    weft_scope_discard(s);
+  }
+}
+
 static weft_array *with_others(int64_t rows, int64_t columns) {
   float *x = drawn(WEFT_F32, rows * columns);
   for (int64_t r = 0; r < rows; r++) {

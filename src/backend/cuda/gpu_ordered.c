@@ -63,10 +63,21 @@ static bool needs_of_folds(const struct kir_kernel *k, const struct kir_stmt *lo
   return true;
 }
 
+/* The loop stores, and what is folded once more behind it is loaded once more: a plan may have both stand in one place, as the text
+ * reads an element before it is stored. */
+static bool reads_behind_stores(const struct kir_stmt *loop, const bool needs[]) {
+  bool stores = false, loads = false;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    stores |= s->kind == KIR_STORE && s->op == KIR_SET;
+    loads |= s->kind == KIR_LOAD && needs[s->out[0]] && !survey_keeps(loop, s->out[0]);
+  }
+  return stores && loads;
+}
+
 /* Folding once more reads rows that earlier loops have kept: the loop must not keep another value in the memory of one of them. */
 bool ptx_can_fold_again(const struct kir_kernel *k, const struct ptx_plan *plan, const struct kir_stmt *loop) {
   bool *needs = arena_take(plan->arena, (size_t)(k->n_vals + 1) * sizeof *needs);
-  if (!needs || !needs_of_folds(k, loop, needs)) return false;
+  if (!needs || !needs_of_folds(k, loop, needs) || reads_behind_stores(loop, needs)) return false;
   for (int r = 0; r < plan->n_rows; r++)
     for (int own = 0; own < plan->n_rows; own++) {
       const struct ptx_row *x = &plan->rows[r], *y = &plan->rows[own];
