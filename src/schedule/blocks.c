@@ -3,6 +3,7 @@
  * The order of a contraction is that of blocks which start at +0 and are added in order. So the blocks are a batch of small
  * products, which read their operands where they are and which threads share, and a kernel adds them: the same bits. On a
  * device that batch is a kernel in KIR, as products are there. */
+#include <string.h>
 #include "backend/patch.h"
 #include "schedule/draft.h"
 
@@ -11,9 +12,9 @@ enum {
   LEAST_ROWS = 4,
   LEAST_COLUMNS = 16,
   LEAST_PRODUCTS = 1 << 22, /* less is not worth a thread */
-  THIN = 32, THIN_BLOCKS = 4, /* on a device: fewer rows or columns have one thread each, which goes along all of k; so many blocks
-                               are worth the launch that adds them. Not measured */
-  SMALLEST_SHARE = 8        /* the results of all blocks are at most one in so many of the elements read */
+  SMALLEST_SHARE = 8,       /* the results of all blocks are at most one in so many of the elements read */
+  FEW_RESULTS = 1 << 16, FEW_BLOCKS = 4 /* on a device: so many results keep it busy, and so many blocks are worth the launch that
+                               adds them. Not measured */
 };
 
 /* Blocks are added as registers have them. A device rounds halves behind that, unless a library multiplies them. */
@@ -24,57 +25,86 @@ static bool may_be_sums(const struct work *w, const struct node *n) {
 }
 
 bool contract_is_long(const struct work *w, const struct node *n) {
-  int64_t m, columns, k = n->in[0]->dims[n->rank - 1];
+  int64_t m, columns, k = n->in[0]->dims[n->rank - 1], results = node_count(n);
   if (!contract_is_by_patches(w, n) && !work_is_for_device(w)) return false;
   if (n->rank < 2 || !may_be_sums(w, n)) return false;
+  if (work_is_for_device(w) && results && results <= FEW_RESULTS && n->rank < AXES && k >= FEW_BLOCKS * KIR_PRODUCT_BLOCK)
+    return true;
   m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
-  bool is_thin = work_is_for_device(w) && (m < THIN || columns < THIN) && (m >= THIN || columns >= THIN);
-  if (node_count(n) != m * columns || (!is_thin && (m < LEAST_ROWS || columns < LEAST_COLUMNS))) return false;
-  if (k < (is_thin ? THIN_BLOCKS : LEAST_BLOCKS) * KIR_PRODUCT_BLOCK) return false;
+  if (results != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS) return false;
+  if (k < LEAST_BLOCKS * KIR_PRODUCT_BLOCK) return false;
   return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS &&
          m * columns <= KIR_PRODUCT_BLOCK / SMALLEST_SHARE * (m + columns);
+}
+
+/* An axis of blocks in front of all others, which goes along axis `k` of the binding. */
+static void along_blocks(struct binding *x, const struct binding *all, int n_axes, int k, int64_t first) {
+  x->offset += first * KIR_PRODUCT_BLOCK * all->stride[k];
+  memcpy(x->stride + 1, all->stride, sizeof *x->stride * (size_t)n_axes);
+  x->stride[0] = KIR_PRODUCT_BLOCK * all->stride[k];
+}
+
+static int64_t extent(const struct contraction *c, int axis) {
+  return axis < c->n_batch ? c->batch[axis] : axis == c->n_batch ? c->m : c->n;
+}
+
+/* Strides of dense results, by axis. Returns how many there are. */
+static int64_t dense_strides(const struct contraction *c, int64_t stride[]) {
+  int64_t n = 1;
+  for (int i = c->n_batch + 1; i >= 0; i--) stride[i] = n, n *= extent(c, i);
+  return n;
 }
 
 /* n products of at most a block each, from block `first` on. */
 static struct contraction *blocks_of(struct work *w, const struct contraction *all, int store, int64_t first, int64_t n,
                                      int64_t k) {
   struct contraction *c = work_take(w, sizeof *c);
+  int axes = all->n_batch + 2;
   if (!c) return NULL;
   *c = *all;
-  c->n_batch = 1, c->batch[0] = n, c->k = k;
-  c->a.offset += first * KIR_PRODUCT_BLOCK * all->a.stride[1];
-  c->b.offset += first * KIR_PRODUCT_BLOCK * all->b.stride[0];
-  c->a.stride[0] = KIR_PRODUCT_BLOCK * all->a.stride[1], c->a.stride[1] = all->a.stride[0], c->a.stride[2] = all->a.stride[1];
-  c->b.stride[0] = KIR_PRODUCT_BLOCK * all->b.stride[0], c->b.stride[1] = all->b.stride[0], c->b.stride[2] = all->b.stride[1];
-  c->y = (struct binding){ .store = store, .offset = first * c->m * c->n, .stride = { c->m * c->n, c->n, 1 } };
+  memcpy(c->batch + 1, all->batch, sizeof *c->batch * (size_t)all->n_batch);
+  c->n_batch = all->n_batch + 1, c->batch[0] = n, c->k = k;
+  along_blocks(&c->a, &all->a, axes, all->n_batch + 1, first);
+  along_blocks(&c->b, &all->b, axes, all->n_batch, first);
+  c->y = (struct binding){ .store = store };
+  dense_strides(c, c->y.stride);
+  c->y.offset = first * c->y.stride[0];
   return c;
 }
 
-/* y[q,i,j] = sum over k of a[q,i,k] b[q,k,j], as a kernel; lanes go along the columns, or along the rows where columns are few. */
+/* y[q,..,i,j] = sum over k of a[q,..,i,k] b[q,..,k,j], as a kernel; lanes go along the columns, or along the rows where columns are
+ * few. */
 static bool write_product(struct work *w, const struct contraction *c, weft_dtype sums) {
   struct draft d;
   if (!draft_begin(&d, w, "matmul")) return false;
-  struct kir_lin q = draft_lin(&d, draft_size(&d, "Q", c->batch[0])), m = draft_lin(&d, draft_size(&d, "R", c->m)),
-                 n = draft_lin(&d, draft_size(&d, "C", c->n)), k = draft_lin(&d, draft_size(&d, "K", c->k));
+  struct kir_lin size[AXES], at[AXES], k = draft_lin(&d, draft_size(&d, "K", c->k));
+  int row = c->n_batch, column = row + 1, n_axes = row + 2;
+  size[0] = draft_lin(&d, draft_size(&d, "Q", extent(c, 0)));
+  for (int i = 1; i < row; i++) size[i] = draft_lin(&d, draft_sized(&d, "Q", i, extent(c, i)));
+  size[row] = draft_lin(&d, draft_size(&d, "R", c->m)), size[column] = draft_lin(&d, draft_size(&d, "C", c->n));
   struct reach a = { .store = c->a.store, .offset = c->a.offset }, b = { .store = c->b.store, .offset = c->b.offset },
                y = { .store = c->y.store, .offset = c->y.offset };
-  reach_along(&a, q, c->a.stride[0]), reach_along(&a, m, c->a.stride[1]), reach_along(&a, k, c->a.stride[2]);
-  reach_along(&b, q, c->b.stride[0]), reach_along(&b, k, c->b.stride[1]), reach_along(&b, n, c->b.stride[2]);
-  reach_along(&y, q, c->y.stride[0]), reach_along(&y, m, c->y.stride[1]), reach_along(&y, n, c->y.stride[2]);
+  for (int i = 0; i < n_axes; i++) {
+    reach_along(&a, i == column ? k : size[i], c->a.stride[i]);
+    reach_along(&b, i == row ? k : size[i], c->b.stride[i]);
+    reach_along(&y, size[i], c->y.stride[i]);
+  }
   int x0 = draft_buffer(&d, NULL, KIR_IN, c->a_dtype, &a), x1 = draft_buffer(&d, NULL, KIR_IN, c->b_dtype, &b),
       y0 = draft_buffer(&d, NULL, KIR_OUT, sums, &y);
-  struct kir_lin vq = draft_lin(&d, kir_loop(&d.b, KIR_PAR, "q", q)),
-                 outer = draft_lin(&d, kir_loop(&d.b, KIR_PAR, c->is_turned ? "c" : "r", c->is_turned ? n : m)),
-                 lane = draft_lin(&d, kir_loop(&d.b, KIR_LANE, c->is_turned ? "r" : "c", c->is_turned ? m : n)),
-                 vi = c->is_turned ? lane : outer, vj = c->is_turned ? outer : lane;
+  int lane = c->is_turned ? row : column, outer = c->is_turned ? column : row;
+  for (int i = 0; i < c->n_batch; i++) at[i] = draft_lin(&d, kir_loop(&d.b, KIR_PAR, "q", size[i]));
+  at[outer] = draft_lin(&d, kir_loop(&d.b, KIR_PAR, c->is_turned ? "c" : "r", size[outer]));
+  at[lane] = draft_lin(&d, kir_loop(&d.b, KIR_LANE, c->is_turned ? "r" : "c", size[lane]));
   int t = kir_loop(&d.b, KIR_SERIAL, "k", k), sum = kir_carry(&d.b, "u", kir_lit(d.k, sums, 0));
-  int x = kir_load(&d.b, x0, (struct kir_lin[]){ vq, vi, draft_lin(&d, t) }), z = kir_load(&d.b, x1,
-      (struct kir_lin[]){ vq, draft_lin(&d, t), vj });
+  struct kir_lin of_a[AXES], of_b[AXES];
+  memcpy(of_a, at, sizeof at), memcpy(of_b, at, sizeof at);
+  of_a[column] = of_b[row] = draft_lin(&d, t);
+  int x = kir_load(&d.b, x0, of_a), z = kir_load(&d.b, x1, of_b);
   int next = kir_is_float(sums) ? kir_op3(&d.b, KIR_FMA, x, z, sum) : kir_op2(&d.b, KIR_ADD, sum, kir_op2(&d.b, KIR_MUL, x, z));
   kir_next(&d.b, 1, &sum, &next);
   kir_end(&d.b);
-  kir_store(&d.b, y0, (struct kir_lin[]){ vq, vi, vj }, KIR_SET, sum);
-  for (int i = 0; i < 3; i++) kir_end(&d.b);
+  kir_store(&d.b, y0, at, KIR_SET, sum);
+  for (int i = 0; i < n_axes; i++) kir_end(&d.b);
   return draft_end(&d);
 }
 
@@ -87,35 +117,48 @@ static bool multiply_blocks(struct work *w, const struct contraction *all, weft_
   return s;
 }
 
-/* y[i,j] = x[0,i,j] + x[1,i,j] + .. in this order, rounded to the dtype of y. */
+/* y[..,i,j] = x[0,..,i,j] + x[1,..,i,j] + .. in this order, rounded to the dtype of y. Axes of one element have no loop: a sum alone
+ * is a chain, which a device knows. */
 static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t, weft_dtype to, int store, int64_t n) {
   struct draft d;
+  struct kir_lin at[AXES], of_rest[AXES];
+  int64_t dense[AXES], a_block = dense_strides(c, dense);
+  int n_axes = 0;
   if (!draft_begin(&d, w, "blocks")) return false;
-  struct kir_lin later = draft_lin(&d, draft_size(&d, "B", n - 1)), m = draft_lin(&d, draft_size(&d, "M", c->m)),
-                 columns = draft_lin(&d, draft_size(&d, "N", c->n));
-  struct reach first = { .store = store }, rest = { .store = store, .offset = c->m * c->n },
+  struct kir_lin later = draft_lin(&d, draft_size(&d, "B", n - 1));
+  struct reach first = { .store = store }, rest = { .store = store, .offset = a_block },
                y = { .store = c->y.store, .offset = c->y.offset };
-  reach_along(&rest, later, c->m * c->n);
-  reach_along(&first, m, c->n), reach_along(&rest, m, c->n), reach_along(&y, m, c->y.stride[0]);
-  reach_along(&first, columns, 1), reach_along(&rest, columns, 1), reach_along(&y, columns, c->y.stride[1]);
+  reach_along(&rest, later, a_block);
+  for (int i = 0; i < c->n_batch + 2; i++) {
+    if (extent(c, i) == 1) continue;
+    int64_t n_i = extent(c, i);
+    int size = i < c->n_batch ? draft_sized(&d, "A", i, n_i) : draft_size(&d, i == c->n_batch ? "M" : "N", n_i);
+    at[n_axes++] = draft_lin(&d, size);
+    reach_along(&first, at[n_axes - 1], dense[i]), reach_along(&rest, at[n_axes - 1], dense[i]);
+    reach_along(&y, at[n_axes - 1], c->y.stride[i]);
+  }
   int x0 = draft_buffer(&d, NULL, KIR_IN, t, &first), x1 = draft_buffer(&d, NULL, KIR_IN, t, &rest),
       y0 = draft_buffer(&d, NULL, KIR_OUT, to, &y);
-  int i = kir_loop(&d.b, KIR_PAR, "i", m), j = kir_loop(&d.b, KIR_LANE, "j", columns);
-  struct kir_lin at[] = { draft_lin(&d, i), draft_lin(&d, j) };
+  for (int i = 0; i < n_axes; i++) {
+    bool is_last = i == n_axes - 1;
+    at[i] = draft_lin(&d, kir_loop(&d.b, is_last ? KIR_LANE : KIR_PAR, is_last ? "j" : "i", at[i]));
+  }
+  memcpy(of_rest + 1, at, sizeof *at * (size_t)n_axes);
   int begin = kir_load(&d.b, x0, at), b = kir_loop(&d.b, KIR_SERIAL, "b", later), sum = kir_carry(&d.b, NULL, begin);
-  int next = kir_op2(&d.b, KIR_ADD, sum, kir_load(&d.b, x1, (struct kir_lin[]){ draft_lin(&d, b), at[0], at[1] }));
+  of_rest[0] = draft_lin(&d, b);
+  int next = kir_op2(&d.b, KIR_ADD, sum, kir_load(&d.b, x1, of_rest));
   kir_next(&d.b, 1, &sum, &next);
   kir_end(&d.b);
   kir_store(&d.b, y0, at, KIR_SET, to == t ? sum : kir_cast(&d.b, to, sum));
-  kir_end(&d.b);
-  kir_end(&d.b);
+  for (int i = 0; i < n_axes; i++) kir_end(&d.b);
   return draft_end(&d);
 }
 
 bool step_blocks(struct work *w, const struct contraction *c, weft_dtype to) {
   weft_dtype t = kir_register_of(to);
   int64_t whole = c->k / KIR_PRODUCT_BLOCK, rest = c->k % KIR_PRODUCT_BLOCK, n = whole + (rest > 0);
-  int store = store_new(w, n * c->m * c->n * (int64_t)weft_dtype_bytes(t));
+  int64_t dense[AXES];
+  int store = store_new(w, n * dense_strides(c, dense) * (int64_t)weft_dtype_bytes(t));
   if (store < 0 || !multiply_blocks(w, c, t, store, 0, whole, KIR_PRODUCT_BLOCK)) return false;
   if (rest && !multiply_blocks(w, c, t, store, whole, 1, rest)) return false;
   return add_blocks(w, c, t, to, store, n);
