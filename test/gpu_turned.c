@@ -91,3 +91,21 @@ TEST(cuda_turned_rows_may_be_none) {
   expect_same(0, WEFT_F32, 0, 40);
   expect_same(1, WEFT_F32, 40, 0);
 }
+
+/* A short last axis has the lanes on a device, whose neighbouring threads then touch neighbours; a CPU's go along a long one. */
+TEST(cuda_lanes_of_short_rows_are_neighbours) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = matrix(WEFT_F32, 3000, 8), *y = matrix(WEFT_F32, 3000, 7), *z = weft_mul(weft_unsqueeze(x, 2), weft_unsqueeze(y, 1));
+  void *bits[2];
+  size_t bytes;
+  for (int device = 0; device < 2; device++) {
+    weft_set(WEFT_DEVICE, device);
+    EXPECT(strstr(weft_show(1, &z, "kernels"), device ? "lane c in C" : "lane a in A"));
+    bits[device] = bits_of(weft_mul(weft_unsqueeze(x, 2), weft_unsqueeze(y, 1)), &bytes);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  EXPECT(!memcmp(bits[0], bits[1], bytes));
+  free(bits[0]), free(bits[1]);
+  weft_scope_discard(s);
+}

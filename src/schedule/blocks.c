@@ -117,8 +117,8 @@ static bool multiply_blocks(struct work *w, const struct contraction *all, weft_
   return s;
 }
 
-/* y[..,i,j] = x[0,..,i,j] + x[1,..,i,j] + .. in this order, rounded to the dtype of y. Axes of one element have no loop: a sum alone
- * is a chain, which a device knows. */
+/* y[..,i,j] = x[0,..,i,j] + x[1,..,i,j] + .. in this order, rounded to the dtype of y. Axes of one element have no loop: a sum
+ * alone is a chain, which a device knows. */
 static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t, weft_dtype to, int store, int64_t n) {
   struct draft d;
   struct kir_lin at[AXES], of_rest[AXES];

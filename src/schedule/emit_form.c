@@ -56,6 +56,7 @@ static void lengthen_lanes(struct emit *e) {
   bool is_product = work_is_for_device(e->w) && g->is_tiled;
   int last = g->n_axes - 1, enough = is_product ? 32 : 16;
   if (g->lane >= 0 || last < 0 || g->extent[last] >= enough || !emit_all_move(e, last)) return;
+  if (work_is_for_device(e->w) && !is_product) return; /* its threads go along several axes at a time, neighbours first */
   for (int a = 0; a <= last; a++)
     if (is_product ? g->extent[a] >= g->extent[e->inner] : g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
 }
