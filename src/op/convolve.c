@@ -290,6 +290,7 @@ static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w
 }
 
 static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *w) {
+  if (weft_check(x) || weft_check(w)) return weft_check(x) ? x : w; /* what was raised: there may have been no memory for it */
   bool is_of_channels = c->groups > 1 && !c->is_of_products && w->node->dims[c->n + 1] == 1;
   if (is_of_channels && fits_step(c, x, w)) return by_step(c, x, flipped(c, w));
   weft_array *v = windows(c, surrounded(c, x), w), *u = flipped(c, w), *y = NULL;
