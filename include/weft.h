@@ -714,6 +714,8 @@ weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const we
                                                       [..,T,S] are never stored, but for a gradient */
 weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum |x - mean|^2 / (n - ddof); the axis stays */
 weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root; its derivative is nan where all are equal */
+weft_array *weft_var_over(weft_array *, int n, const int axes[], int64_t ddof);  /* over several axes, about the mean over them */
+weft_array *weft_std_over(weft_array *, int n, const int axes[], int64_t ddof);
 weft_array *weft_nanvar(weft_array *, int axis, int64_t ddof);  /* as if there were no nan; nan of not more than ddof elements */
 weft_array *weft_nanstd(weft_array *, int axis, int64_t ddof);
 

@@ -429,12 +429,50 @@ TEST(means_of_narrow_floats_over_several_axes_are_rounded_once) {
   weft_scope_discard(s);
 }
 
+static weft_array *variance(weft_array *x, int axis) { return weft_var(x, axis, 1); }
+
+TEST(variances_over_the_last_axes_are_those_of_one_row) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_sin(weft_reshape(weft_linspace(WEFT_F32, 0, 99, 5 * 40 * 50), WEFT_DIMS(5, 40, 50)));
+  EXPECT_SAME(weft_var_over(x, WEFT_AXES(1, 2), 1), weft_over(variance, x, WEFT_AXES(1, 2)));
+  EXPECT_SAME(weft_var_over(x, WEFT_AXES(2), 1), weft_var(x, 2, 1));
+  EXPECT_F64(weft_var_over(f64_of(3), 0, NULL, 0), 0);
+  EXPECT_F64(weft_std_over(counted(WEFT_DIMS(2, 3)), WEFT_AXES(1, 0), 0), sqrt(35. / 12));
+  weft_scope_discard(s);
+}
+
+/* How often a plan sums what it reads of memory that stands before it. */
+static int n_sums_of_leaves(weft_array *y[], int n) {
+  int times = 0;
+  for (const char *at = weft_show(n, y, "plan"); at && (at = strstr(at, ": ")); at++) {
+    const char *end = strchr(at, '\n'), *sum = strstr(at, "sum"), *leaf = strstr(at, "leaf");
+    times += sum && leaf && end && sum < end && leaf < end;
+  }
+  return times;
+}
+
+TEST(variances_over_other_axes_are_about_the_mean_that_is_there) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_sin(weft_reshape(weft_linspace(WEFT_F32, 0, 99, 40 * 30 * 20), WEFT_DIMS(40, 30, 20)));
+  EXPECT_OK(weft_eval(1, &x));
+  weft_array *m = weft_over(weft_mean, x, WEFT_AXES(0, 1)), *d = weft_sub(x, m), *squares = weft_over(weft_sum, weft_mul(d, d), WEFT_AXES(0, 1));
+  weft_array *v = weft_var_over(x, WEFT_AXES(0, 1), 1), *y[] = { m, v };
+  EXPECT_SHAPE(v, 1, 1, 20);
+  EXPECT_INT(n_sums_of_leaves(y, 2), 2);
+  EXPECT_SAME(v, weft_div(squares, weft_scalar(40 * 30 - 1)));
+  EXPECT_F64(weft_var_over(counted(WEFT_DIMS(2, 2, 2)), WEFT_AXES(0, 1), 0), 5, 5);
+  EXPECT_F64(weft_std_over(counted(WEFT_DIMS(2, 2, 2)), WEFT_AXES(0, 2), 1), sqrt(17. / 3), sqrt(17. / 3));
+  weft_scope_discard(s);
+}
+
+static weft_array *unlike(weft_array *x) { return weft_var_over(x, WEFT_AXES(0, 1), 0); }
 static weft_array *both(weft_array *x) { return weft_over(weft_mean, x, WEFT_AXES(0, 1)); }
 static weft_array *deviation(weft_array *x) { return weft_std(x, 0, 1); }
 TEST(means_and_deviations_of_unknown_sizes_divide_by_those_of_the_call) {
   weft_scope *s = weft_scope_open();
   EXPECT_F64(called_open(both, counted(WEFT_DIMS(2, 3))), 2.5);
   EXPECT_F64(called_open(deviation, f64s(2, (double[]){ 1, 3 })), sqrt(2));
+  EXPECT_F64(called_open(unlike, counted(WEFT_DIMS(2, 2, 2))), 5, 5);
   EXPECT_F64(weft_var(counted(WEFT_DIMS(2, 3)), 1, 0), 2. / 3, 2. / 3);
   EXPECT_F64(weft_var(counted(WEFT_DIMS(4)), WEFT_ALL, 1), 5. / 3);
   double none;

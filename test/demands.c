@@ -73,7 +73,7 @@ TEST(every_op_with_a_rule_has_a_derivative_that_is_checked) {
 }
 
 TEST(every_op_is_in_random_programs) {
-  enum { PROGRAMS = 3500 };
+  enum { PROGRAMS = 4000 };
   static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", "host", "gammainc_da", "adjugate", "cofactors", "later", "turns", NULL }; /* the last two: in functions of open sizes */
   static struct program p;
   memset(seen, 0, sizeof seen);

@@ -113,6 +113,8 @@ TEST(axes_that_are_not_there_or_listed_twice_are_refused) {
   EXPECT_BAD(weft_repeat(x, -3, 1), WEFT_ERR_SHAPE, "weft_repeat: there is no axis -3 in [8,3]");
   EXPECT_BAD(weft_var(x, 2, 0), WEFT_ERR_SHAPE, "weft_var: there is no axis 2 in [8,3]");
   EXPECT_BAD(weft_std(x, 0, -1), WEFT_ERR_ARG, "weft_std: ddof is -1");
+  EXPECT_BAD(weft_var_over(x, WEFT_AXES(0, -2), 0), WEFT_ERR_SHAPE, "weft_var_over: axis 0 of [8,3] is listed twice");
+  EXPECT_BAD(weft_std_over(x, WEFT_AXES(0, 1), -1), WEFT_ERR_ARG, "weft_std_over: ddof is -1");
   EXPECT_BAD(weft_log_softmax(x, WEFT_ALL), WEFT_ERR_SHAPE, "weft_log_softmax: along one axis, not all");
   EXPECT_BAD(weft_tril(F32(3), 0), WEFT_ERR_SHAPE, "weft_tril: [3] is no matrix");
   EXPECT_BAD(weft_diag(F32(3, 3, 3), 0), WEFT_ERR_SHAPE, "weft_diag: of a vector or a matrix, not of [3,3,3]");

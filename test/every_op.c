@@ -957,6 +957,7 @@ D(std, weft_std(matrix(x), 0, 0)) D(var_all, weft_var(x, WEFT_ALL, 0)) D(over_me
 static weft_array *cube(weft_array *x) { return weft_reshape(x, WEFT_DIMS(1, 2, 3)); }
 static weft_array *unbiased(weft_array *x, int axis) { return weft_var(x, axis, 1); }
 D(over_var, weft_over(unbiased, cube(x), WEFT_AXES(0, 2))) D(over_prod, weft_over(weft_prod, cube(x), WEFT_AXES(2, 1)))
+D(var_over, weft_var_over(cube(x), WEFT_AXES(1, 0), 0)) D(std_over, weft_std_over(cube(x), WEFT_AXES(1, 2), 1))
 D(rms_norm, weft_rms_norm(matrix(x), front(x), 1e-5)) D(layer_norm, weft_layer_norm(matrix(x), front(x), back(x), 1e-5))
 D(attention, weft_attention(matrix(x), matrix(x), matrix(x), &(weft_attention_options){ .is_causal = 1 }))
 
@@ -975,7 +976,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(assert) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
-  S(relu) S(silu) S(gelu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)
+  S(relu) S(silu) S(gelu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod) S(var_over) S(std_over)
   S(rms_norm) S(layer_norm) S(attention) L(cumprod) L(cummax) L(cummin)
 };
 enum { DERIVATIVES = sizeof derivatives / sizeof *derivatives };

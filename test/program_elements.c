@@ -137,6 +137,8 @@ BUILD(over) {
   fold *f = (fold *[]){ weft_sum, weft_mean, weft_max, weft_logsumexp, weft_argmin, weft_any }[s->p[0]];
   return weft_over(f, in[0], (int)s->p[1], (int[]){ (int)s->p[2], (int)s->p[3] });
 }
+BUILD(var_over) { return weft_var_over(in[0], (int)s->p[1], (int[]){ (int)s->p[2], (int)s->p[3] }, s->p[0]); }
+BUILD(std_over) { return weft_std_over(in[0], (int)s->p[1], (int[]){ (int)s->p[2], (int)s->p[3] }, s->p[0]); }
 MAKE(along) {
   static const char *const smooth[] = { "weft_sum", "weft_mean", "weft_max", "weft_min", "weft_logsumexp", "weft_cumsum", "weft_cummax", "weft_softmax",
     "weft_log_softmax", "weft_flip", "weft_logcumsumexp", "weft_nansum", "weft_nanmean", "weft_nanmax", "weft_nancumsum", NULL },
@@ -261,4 +263,12 @@ MAKE(over) {
   if (a < 0) return false;
   int one = any_axis(p, a), two = (one + 1) % form(p, a)->rank;
   return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ any(p, p->is_smooth ? 4 : 6), 1 + any(p, 2), one, two }));
+}
+MAKE(var_over) {
+  int a = pick(p, FLOAT | RANK_2 | FULL | KNOWN);
+  if (a < 0 || (p->is_smooth && !strcmp(kind->name, "weft_std_over"))) return false;
+  int one = any_axis(p, a), two = (one + 1) % form(p, a)->rank;
+  int64_t ddof = any(p, 2);
+  if (p->is_smooth && form(p, a)->dims[one] < 2 + ddof) return false;
+  return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ ddof, 1 + any(p, 2), one, two }));
 }

@@ -36,7 +36,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search) X(topk, 1, false, rank) X(argtopk, 1, false, rank) \
   X(partition, 1, false, rank) X(argpartition, 1, false, rank) X(quantile, 1, false, quantile) X(nanquantile, 1, false, quantile)                                        \
   X(bincount, 1, false, bins) X(histogram, 1, false, bins) X(histogram_edges, 1, false, bins) X(histogramdd, 1, false, bins) X(digitize, 1, false, bins) \
-  X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
+  X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over) X(var_over, 1, true, var_over) X(std_over, 1, true, var_over)                                                            \
   X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
   X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, squeeze) X(flatten, 2, true, two_axes)                                 \

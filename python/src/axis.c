@@ -50,18 +50,22 @@ int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
   return 0;
 }
 
-static weft_array *reduce(along op, weft_array *x, int n, const int axes[], int keeps) {
-  x = n == 1 ? op(x, axes[0]) : weft_over(op, x, n, axes);
-  for (int i = n; !keeps && i-- > 0;) x = weft_squeeze(x, axes[i]);
-  return x;
+/* What has been folded over these axes, without them, or over all, with them, as keepdims says. */
+static weft_array *squeezed(weft_array *y, int n, const int axes[], int keeps) {
+  for (int i = n; !keeps && i-- > 0;) y = weft_squeeze(y, axes[i]);
+  return y;
 }
 
-static weft_array *reduce_all(along op, weft_array *x, int keeps) {
-  int rank = weft_rank(x);
-  x = op(x, WEFT_ALL);
-  for (int i = 0; keeps && i < rank; i++) x = weft_unsqueeze(x, 0);
-  return x;
+static weft_array *kept_all(weft_array *y, int rank, int keeps) {
+  for (int i = 0; keeps && i < rank; i++) y = weft_unsqueeze(y, 0);
+  return y;
 }
+
+static weft_array *reduce(along op, weft_array *x, int n, const int axes[], int keeps) {
+  return squeezed(n == 1 ? op(x, axes[0]) : weft_over(op, x, n, axes), n, axes, keeps);
+}
+
+static weft_array *reduce_all(along op, weft_array *x, int keeps) { return kept_all(op(x, WEFT_ALL), weft_rank(x), keeps); }
 
 /* By a function of one axis. axis: None for all. */
 static weft_array *reduced(along op, weft_array *x, PyObject *axis, PyObject *keepdims) {
@@ -184,18 +188,29 @@ weft_array *call_logsumexp(const struct name *row, PyObject *const arg[]) {
   return reduced(logsumexp_where, x, arg[1], arg[2]);
 }
 
-/* weft_var and weft_std take ddof besides the axis, and weft_over passes an axis alone. */
-static _Thread_local struct { weft_array *(*function)(weft_array *, int axis, int64_t ddof); int64_t ddof; } spread;
+/* What takes ddof besides the axis, and weft_over passes an axis alone. */
+typedef weft_array *spreading(weft_array *, int axis, int64_t ddof);
+static _Thread_local struct { spreading *function; int64_t ddof; } spread;
 static weft_array *spread_along(weft_array *x, int axis) { return spread.function(x, axis, spread.ddof); }
+
+static weft_array *spread_over(spreading *f, weft_array *x, int n, const int axes[], int64_t ddof) {
+  if (n == 1) return f(x, axes[0], ddof);
+  if (f == weft_var) return weft_var_over(x, n, axes, ddof);
+  if (f == weft_std) return weft_std_over(x, n, axes, ddof);
+  spread.function = f, spread.ddof = ddof;
+  return weft_over(spread_along, x, n, axes);
+}
 
 /* (a, axis, keepdims, ddof) */
 weft_array *call_var(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0);
+  int n, axes[WEFT_RANK_MAX], keeps = PyObject_IsTrue(arg[2]);
   int64_t ddof;
-  if (!x || convert_integer(arg[3], &ddof)) return NULL;
-  spread.function = (weft_array * (*)(weft_array *, int, int64_t)) row->function;
-  spread.ddof = ddof;
-  return reduced(spread_along, x, arg[1], arg[2]);
+  if (!x || keeps < 0 || convert_integer(arg[3], &ddof)) return NULL;
+  if (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes)) return NULL;
+  spreading *f = (spreading *)row->function;
+  if (arg[1] == Py_None) return kept_all(f(x, WEFT_ALL, ddof), weft_rank(x), keeps);
+  return squeezed(spread_over(f, x, n, axes, ddof), n, axes, keeps);
 }
 
 /* (a, axis, keepdims, ddof, correction): another name of ddof, which need not be a whole number: n / (n - correction) times the

@@ -29,17 +29,28 @@ static weft_array *squared_distance(weft_array *d) {
   return weft_add(weft_mul(re, re), weft_mul(im, im));
 }
 
-/* Divided by n - ddof, which is 0 at least. Real also of complex numbers. */
-static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddof, weft_array *after(weft_array *)) {
+typedef weft_array *elementwise(weft_array *);
+
+/* A sum of squares by n - ddof, which is 0 at least; real, also of complex numbers. after: NULL, or what follows before it is
+ * rounded to the dtype of x. */
+static weft_array *mean_square(weft_array *sum, weft_array *n, int64_t ddof, weft_array *x, elementwise *after) {
+  weft_array *by = weft_maximum(weft_sub(n, weft_integer(ddof)), weft_integer(0));
+  weft_array *y = weft_div(sum, weft_cast(by, weft_dtype_of(sum)));
+  return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
+}
+
+static struct failure *ddof_check(const char *fn, int64_t ddof) {
+  return ddof < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "%s: ddof is %lld", fn, (long long)ddof) : NULL;
+}
+
+static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddof, elementwise *after) {
   weft_array *bad;
   if (!is_usable(fn, x, &bad)) return bad;
   struct failure *why = axis_wrong(fn, x, &axis);
-  if (!why && ddof < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: ddof is %lld", fn, (long long)ddof);
+  if (!why) why = ddof_check(fn, ddof);
   if (why) return array_failed(why);
-  weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis)), *sum = weft_sum(squared_distance(d), axis);
-  weft_array *n = weft_maximum(weft_sub(count(x, axis), weft_integer(ddof)), weft_integer(0));
-  weft_array *y = weft_div(sum, weft_cast(n, weft_dtype_of(sum)));
-  return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
+  weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis));
+  return mean_square(weft_sum(squared_distance(d), axis), count(x, axis), ddof, x, after);
 }
 
 weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_var", x, axis, ddof, NULL)); }
@@ -157,54 +168,101 @@ static weft_array *chained(reduction *reduce, weft_array *x, const bool is_liste
   return x;
 }
 
-static weft_array *mean_over(weft_array *x, const bool is_listed[]) {
-  weft_array *a = raised(x), *n = weft_integer(1);
+static weft_array *count_over(weft_array *x, const bool is_listed[]) {
+  weft_array *n = weft_integer(1);
   for (int k = 0; k < weft_rank(x); k++)
-    if (is_listed[k]) n = weft_mul(count(a, k), n);
+    if (is_listed[k]) n = weft_mul(count(x, k), n);
+  return n;
+}
+
+static weft_array *mean_over(weft_array *x, const bool is_listed[]) {
+  weft_array *a = raised(x), *n = count_over(a, is_listed);
   return lowered(weft_div(chained(weft_sum, a, is_listed), weft_cast(n, weft_dtype_of(a))), x);
 }
 
 /* The listed axes behind the others and made one. */
-static weft_array *merged_over(reduction *reduce, weft_array *x, const bool is_listed[]) {
+static weft_array *merged(const char *fn, weft_array *x, const bool is_listed[]) {
   struct node *n = array_node(x);
   int axes[WEFT_RANK_MAX], rank = 0, at = 0;
-  dim kept[WEFT_RANK_MAX], dims[WEFT_RANK_MAX + 1], many = 1;
+  dim dims[WEFT_RANK_MAX + 1], many = 1;
   for (int k = 0; k < n->rank; k++) {
-    kept[k] = is_listed[k] ? 1 : n->dims[k];
     if (is_listed[k]) many = dim_mul(many, n->dims[k]);
     else dims[rank++] = n->dims[axes[at++] = k];
   }
   for (int k = 0; k < n->rank; k++)
     if (is_listed[k]) axes[at++] = k;
   dims[rank++] = many;
-  weft_array *flat = array_reshape("weft_over", weft_transpose(x, axes), rank, dims);
-  weft_array *y = array_reshape("weft_over", reduce(flat, rank - 1), n->rank, kept);
   node_release(n);
-  return y;
+  return array_reshape(fn, weft_transpose(x, axes), rank, dims);
 }
 
-static struct failure *over_check(reduction *reduce, const struct node *x, int n, const int axes[], bool is_listed[]) {
+/* What came of the merged axes of x stands where they were: as axes of size 1. */
+static weft_array *spread_out(const char *fn, weft_array *y, weft_array *x, const bool is_listed[]) {
+  struct node *n = array_node(x);
+  dim kept[WEFT_RANK_MAX];
+  int rank = n->rank;
+  for (int k = 0; k < rank; k++) kept[k] = is_listed[k] ? 1 : n->dims[k];
+  node_release(n);
+  return array_reshape(fn, y, rank, kept);
+}
+
+static weft_array *merged_over(reduction *reduce, weft_array *x, int n, const bool is_listed[]) {
+  return spread_out("weft_over", reduce(merged("weft_over", x, is_listed), weft_rank(x) - n), x, is_listed);
+}
+
+/* Usable, with these axes, each of which becomes true in is_listed. */
+static bool has_axes(const char *fn, weft_array *x, int n, const int axes[], bool is_listed[], weft_array **bad) {
   int from_0[WEFT_RANK_MAX];
-  if (!reduce) return fail(WEFT_ERR_ARG, scope_origin(), "weft_over: the reduction is NULL");
-  struct failure *why = axes_check("weft_over", x, n, axes, from_0);
+  if (!is_usable(fn, x, bad)) return false;
+  struct node *node = array_node(x);
+  struct failure *why = axes_check(fn, node, n, axes, from_0);
   for (int i = 0; i < n && !why; i++) is_listed[from_0[i]] = true;
-  return why ? why : count_check("weft_over", x->rank, x->dims);
+  if (!why) why = count_check(fn, node->rank, node->dims);
+  node_release(node);
+  if (why) *bad = array_failed(why);
+  return !why;
 }
 
 static weft_array *over(reduction *reduce, weft_array *x, int n, const int axes[]) {
   weft_array *bad;
   bool is_listed[WEFT_RANK_MAX] = { false };
-  if (!is_usable("weft_over", x, &bad)) return bad;
-  struct node *node = array_node(x);
-  struct failure *why = over_check(reduce, node, n, axes, is_listed);
-  node_release(node);
-  if (why) return array_failed(why);
+  if (!reduce) return array_failed(fail(WEFT_ERR_ARG, scope_origin(), "weft_over: the reduction is NULL"));
+  if (!has_axes("weft_over", x, n, axes, is_listed, &bad)) return bad;
   if (chains(reduce) && n) return chained(reduce, x, is_listed);
-  return reduce == weft_mean && n ? mean_over(x, is_listed) : merged_over(reduce, x, is_listed);
+  return reduce == weft_mean && n ? mean_over(x, is_listed) : merged_over(reduce, x, n, is_listed);
 }
 
 /* What is wrong with the elements the reduction says, which is the caller's. */
 weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) {
   struct composing c = composing_begin(NULL);
   return composing_end(c, over(reduce, x, n, axes));
+}
+
+/* Whether no other axis is behind one that is listed. */
+static bool are_last(int rank, int n, const bool is_listed[]) {
+  for (int k = rank - n; k < rank; k++)
+    if (!is_listed[k]) return false;
+  return true;
+}
+
+/* The last axes lie behind each other, and are one row. Others are folded where they lie, one after the other, about the very
+ * mean that weft_over gives over them: as one row their elements would be far apart, or copied, and the mean another sum. */
+static weft_array *variance_over(const char *fn, weft_array *x, int n, const int axes[], int64_t ddof, elementwise *after) {
+  weft_array *bad;
+  bool is_listed[WEFT_RANK_MAX] = { false };
+  if (!has_axes(fn, x, n, axes, is_listed, &bad)) return bad;
+  struct failure *why = ddof_check(fn, ddof);
+  if (why) return array_failed(why);
+  if (are_last(weft_rank(x), n, is_listed))
+    return spread_out(fn, variance(fn, merged(fn, x, is_listed), -1, ddof, after), x, is_listed);
+  weft_array *a = raised(x), *d = weft_sub(a, mean_over(a, is_listed));
+  return mean_square(chained(weft_sum, squared_distance(d), is_listed), count_over(x, is_listed), ddof, x, after);
+}
+
+weft_array *weft_var_over(weft_array *x, int n, const int axes[], int64_t ddof) {
+  return COMPOSED(variance_over("weft_var_over", x, n, axes, ddof, NULL));
+}
+
+weft_array *weft_std_over(weft_array *x, int n, const int axes[], int64_t ddof) {
+  return COMPOSED(variance_over("weft_std_over", x, n, axes, ddof, weft_sqrt));
 }
