@@ -399,6 +399,35 @@ TEST(an_index_out_of_range_is_counted_through_the_lines_before_it) {
   weft_scope_discard(s);
 }
 
+/* ---- Updates of what is computed for them ---- */
+
+static weft_array *rows_added(weft_array *x, int64_t n, int64_t slots, weft_array *v) { /* row i is added to row 7 i of the slots */
+  weft_array *i = weft_remainder(weft_mul(weft_reshape(weft_linspace(WEFT_I32, 0, (double)n - 1, n), WEFT_DIMS(n)), weft_integer(7)), weft_integer(slots));
+  EXPECT_OK(weft_eval(1, &i));
+  return weft_put(x, weft_take(x, 1, &i), v, WEFT_ADD);
+}
+
+static bool has_copy(weft_array *y) {
+  const char *plan = weft_show(1, &y, "plan");
+  return !plan || strstr(plan, "copy");
+}
+
+TEST(updates_go_where_what_is_computed_for_them_stands) {
+  enum { N = 100, ROW = 8 };
+  weft_scope *s = weft_scope_open();
+  weft_array *v = counted(WEFT_DIMS(N, ROW)), *x = counted(WEFT_DIMS(SLOTS, ROW)), *e = weft_exp(x);
+  EXPECT_OK(weft_eval(3, (weft_array *[]){ v, x, e }));
+  weft_array *kept = weft_exp(x), *sums = rows_added(kept, N, SLOTS, v), *apart = rows_added(e, N, SLOTS, v);
+  EXPECT(!has_copy(rows_added(weft_full(WEFT_F64, WEFT_DIMS(SLOTS, ROW), 0), N, SLOTS, v)));
+  EXPECT(!has_copy(rows_added(weft_exp(x), N, SLOTS, v)));
+  EXPECT(has_copy(apart));
+  EXPECT(has_copy(weft_mul(sums, kept))); /* which is wanted as it was */
+  EXPECT_SAME(rows_added(weft_exp(x), N, SLOTS, v), apart);
+  EXPECT_SAME(weft_mul(sums, kept), weft_mul(apart, e));
+  EXPECT_SAME(rows_added(rows_added(weft_exp(x), N, SLOTS, v), N, SLOTS, v), rows_added(apart, N, SLOTS, v));
+  weft_scope_discard(s);
+}
+
 /* ---- Several axes at once ---- */
 
 static weft_array *spread(weft_array *x, int axis) { return weft_sub(weft_max(x, axis), weft_min(x, axis)); }

@@ -32,11 +32,21 @@ static bool place_leaf(struct work *w, struct item *x) {
   return true;
 }
 
-/* The value of `x` is stored straight into part of another's place: nobody else wants it. */
-static bool may_stand_in(struct work *w, const struct node *x) {
+/* One node reads the value of `x`, and nobody else wants it. */
+static bool is_of_one(const struct work *w, const struct node *x) {
   const struct item *i = &w->item[x->slot];
   return x->op->kind != OP_VIEW && x->op->kind != OP_LEAF && local_of(x)->n_uses == 1 && !i->is_target && i->is_stored &&
-         i->place.store < 0 && (i->group >= 0 || x->op == &op_concat);
+         i->place.store < 0;
+}
+
+/* It is stored straight into part of another's place: there by the kernel of a group, or by other parts. */
+static bool may_stand_in(const struct work *w, const struct node *x) {
+  return is_of_one(w, x) && (w->item[x->slot].group >= 0 || x->op == &op_concat);
+}
+
+/* It is stored densely, and then updated there. */
+static bool may_be_updated(const struct work *w, const struct node *x) {
+  return is_of_one(w, x) && (w->item[x->slot].group >= 0 || x->op == &op_concat || x->op == &op_scatter);
 }
 
 /* What the operand of a concatenation is a result of: a loop that says before it runs how many rows it gives; also one
@@ -140,6 +150,14 @@ static void stand_in_put(struct work *w, const struct node *n) {
   v->into = n->slot;
 }
 
+/* What nobody else wants stands where its updates go. */
+static void stand_in_scatter(struct work *w, const struct node *n) {
+  struct item *x = &w->item[n->in[0]->slot];
+  if (!may_be_updated(w, n->in[0])) return;
+  x->place = w->item[n->slot].place;
+  x->into = n->slot;
+}
+
 /* What is surrounded by a number is stored within it. */
 static void stand_in_pad(struct work *w, const struct node *n) {
   struct item *x = &w->item[n->in[0]->slot];
@@ -161,6 +179,7 @@ static bool place_all(struct work *w) {
     if (x->node->op == &op_concat) stand_in_concat(w, x->node);
     if (x->node->op == &op_pair) stand_in_pair(w, x->node);
     if (x->node->op == &op_put) stand_in_put(w, x->node);
+    if (x->node->op == &op_scatter) stand_in_scatter(w, x->node);
     if (x->node->op == &op_pad) stand_in_pad(w, x->node);
   }
   for (int t = 0; t < w->n_targets; t++) {
@@ -203,12 +222,17 @@ static bool emit_put(struct work *w, struct node *n) {
   return copy_operand(w, n->in[0], &w->item[n->slot].place) && copy_operand(w, n->in[1], &part);
 }
 
+static bool emit_scatter(struct work *w, struct node *n) {
+  bool is_there = w->item[n->in[0]->slot].into == n->slot;
+  return (is_there || copy_operand(w, n->in[0], &w->item[n->slot].place)) && step_scatter(w, n);
+}
+
 static bool emit_own(struct work *w, struct node *n) {
   switch (n->op->kind) {
     case OP_CONCAT: return emit_concat(w, n);
     case OP_PAIR: return emit_pair(w, n);
     case OP_PUT: return emit_put(w, n);
-    case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
+    case OP_SCATTER: return emit_scatter(w, n);
     case OP_PREFIX: return step_prefix(w, n);
     case OP_LOOP: return step_loop(w, n);
     case OP_LIBRARY:

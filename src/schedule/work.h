@@ -12,7 +12,7 @@ struct item {                 /* what is known about a node; by node->slot */
   bool after_column;          /* comes from a column fold of its group */
   int ready_level;            /* steps of their own: groups that read it are above this */
   struct place place;
-  int into;                   /* stored straight into the place of this node's (concat, put) result, or -1 */
+  int into;                   /* stored straight into the place of this node's (concat, put, scatter) result, or -1 */
   int for_operand;            /* an operand that it may be made for, and nothing else: 2 slot of the product + 0 or 1; or -1 */
   int seen_group;             /* leaves: the last group that reads it as seen_ax says, or -1 */
   int8_t seen_ax[WEFT_RANK_MAX];
