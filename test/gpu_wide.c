@@ -417,7 +417,11 @@ TEST(cuda_rows_that_are_shifted_have_the_bits_of_the_host) {
   expect_same_rows(WEFT_F32, 4, 1026, 0);
   expect_same_rows(WEFT_F32, 3, 2047, 0);
   expect_same_rows(WEFT_F64, 3, 1025, 0);
-  expect_same_rows(WEFT_BF16, 2, 1027, 0);
+  for (int k = 0; k < 8; k++) expect_same_rows(WEFT_BF16, 2, 1027 + k, 0), expect_same(WEFT_F16, 3, 1030 + k, 6, k % 3);
+  expect_same_rows(WEFT_BF16, 3, 4099, 0);
+  expect_same(WEFT_BF16, 3, 20001, 4, 0); /* five blocks of 4096 */
+  expect_same(WEFT_BF16, 3, 50257, 4, 1);
+  for (int k = 0; k < 3; k++) expect_same(k ? WEFT_BF16 : WEFT_F32, 3, k > 1 ? 4099 : 4095, 9, 0), expect_same(WEFT_BF16, 2, 2043 + k, 8, 0);
   for (int seen = 1; seen < 4; seen++) expect_same_rows(WEFT_F32, 2, 1024 + seen, seen);
 }
 

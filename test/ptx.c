@@ -311,11 +311,11 @@ TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
   struct arena *a = arena_new();
   struct kir_kernel *k = test_kernel("softmax"), *again = test_kernel("softmax");
   struct ptx_shape fits = shape_of(k, (int64_t[]){ 8192, 4096 }, a), long_one = shape_of(again, (int64_t[]){ 8192, 1 << 20 }, a);
-  EXPECT_INT(fits.shared_bytes, (4096 * 4 + PTX_SHIFT_BYTES + 15) / 16 * 16); /* exp(x - m) has the memory of x; rows that are not aligned are shifted */
+  EXPECT_INT(fits.shared_bytes, (4096 * 4 + 3 * 4 + 15) / 16 * 16); /* exp(x - m) has the memory of x; rows that are not aligned are shifted */
   EXPECT_INT(fits.scratch_bytes, 0);
   EXPECT_INT(fits.grid[0], 8192);
   EXPECT_INT(long_one.shared_bytes, 0);
-  EXPECT_INT(long_one.row_bytes, ((4 << 20) + PTX_SHIFT_BYTES + 15) / 16 * 16);
+  EXPECT_INT(long_one.row_bytes, ((4 << 20) + 3 * 4 + 15) / 16 * 16);
   EXPECT_INT(long_one.scratch_bytes, long_one.row_bytes * long_one.grid[0]);
   kir_free(k);
   kir_free(again);
@@ -352,6 +352,50 @@ TEST(ptx_matrices_of_a_batch_have_tiles_of_their_own) {
     kir_free(k);
     arena_free(a);
   }
+}
+
+/* The launch of a kernel from x0 to y0 on rows that begin `row` elements apart. */
+static struct ptx_shape wide_shape_of(struct kir_kernel *k, int64_t rows, int64_t n, int64_t row) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  struct ptx_shape s = { 0 };
+  struct arena *a = arena_new();
+  struct bound bufs[] = { { (void *)4096, { row, 1 } }, { (void *)8192, { row, 1 } } };
+  const char *why = "";
+  uint64_t args[8] = { 0 };
+  if (print(k, &out, &plan, &why)) {
+    EXPECT(ptx_shape(&plan, &h200, (int64_t[]){ rows, n }, args, a, &s));
+    ptx_wide_shape(&plan, &h200, (int64_t[]){ rows, n }, args, bufs, &s);
+    ptx_plan_free(&plan);
+  } else {
+    test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
+  }
+  text_free(&out), arena_free(a), kir_free(k);
+  return s;
+}
+
+static struct kir_kernel *softmax_of(const char *dtype) {
+  struct text t = { 0 };
+  text_addf(&t, "kernel soft { size R, C in x:%s[R,C] out y:%s[R,C] par r in R { lane c in C { %%1 = load x[r,c] %%2 = fold max(%%1) keep %%1 }\n"
+                "lane c in C { %%3 = sub(%%1, %%2) %%4 = exp(%%3) %%5 = fold add(%%4) keep %%4 }\n"
+                "lane c in C { %%6 = div(%%4, %%5) store y[r,c] = %%6 } } }", dtype, dtype);
+  struct kir_kernel *k = parse_one(text_of(&t));
+  text_free(&t);
+  return k;
+}
+
+static struct kir_kernel *shares_of_rows(void) { /* whose exponentials are summed, and not kept */
+  return parse_one("kernel shares { size R, C in x:f32[R,C] out y:f32[R] par r in R { lane c in C { %1 = load x[r,c] %2 = fold max(%1) keep %1 }\n"
+                   "lane c in C { %3 = sub(%1, %2) %4 = exp(%3) %5 = fold add(%4) } store y[r] = %5 } }");
+}
+
+TEST(ptx_rows_of_odd_lengths_go_by_16_bytes_but_for_their_ends) {
+  EXPECT(wide_shape_of(softmax_of("f32"), 2048, 50257, 50257).is_shifted);
+  EXPECT(wide_shape_of(softmax_of("bf16"), 2048, 50257, 50257).is_shifted);
+  EXPECT(wide_shape_of(softmax_of("f16"), 2048, 4095, 4095).is_shifted);
+  EXPECT(!wide_shape_of(softmax_of("bf16"), 2048, 50256, 50256).is_shifted);
+  EXPECT(wide_shape_of(shares_of_rows(), 2048, 50257, 50257).is_shifted);
+  EXPECT(!wide_shape_of(shares_of_rows(), 2048, 4095, 4095).is_wide); /* one warp would compute all exponentials once more */
 }
 
 /* Whichever of the loops is the long one, there are as many threads as elements, or enough for all processors. */

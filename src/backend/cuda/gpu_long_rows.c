@@ -53,7 +53,7 @@ static void shift_rows(struct printer *p, const char *n) {
   ptx_line(p, "bar.sync 0");
   ptx_line(p, "mov.s64 %s, 0", ptx_val(p, s->at[axis].term[0].val[0]));
   ptx_line(p, "and.b64 %s, %s, 15", low, ptx_address(p, s->buf, s->at));
-  ptx_line(p, "shr.u64 %s, %s, %d", to, low, width == 8 ? 3 : 2);
+  ptx_line(p, "shr.u64 %s, %s, %d", to, low, width == 8 ? 3 : width == 4 ? 2 : 1);
   ptx_line(p, "sub.s64 %s, %s, %s", by, to, p->shift.by);
   ptx_line(p, "mov.s64 %s, %s", p->shift.by, to);
   for (int row = 0; row < p->plan->n_rows; row++)

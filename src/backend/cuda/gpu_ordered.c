@@ -74,6 +74,20 @@ static bool reads_behind_stores(const struct kir_stmt *loop, const bool needs[])
   return stores && loads;
 }
 
+/* How many statements fold an element of a loop once more, of that loop which has most; 0: none folds again. */
+int ptx_most_again(const struct kir_kernel *k, const struct ptx_plan *plan, const struct kir_block *b) {
+  int most_of_all = 0;
+  bool *needs = arena_take(plan->arena, (size_t)(k->n_vals + 1) * sizeof *needs);
+  for (const struct kir_stmt *s = b->first; s && needs; s = s->next) {
+    int n = s->kind == KIR_LANE ? 0 : ptx_most_again(k, plan, &s->body);
+    bool is_again = s->kind == KIR_LANE && ptx_folds_again(k, s) && needs_of_folds(k, s, needs);
+    for (const struct kir_stmt *x = s->body.first; x && is_again; x = x->next)
+      n += x->kind == KIR_FOLD || (x->kind == KIR_OP && needs[x->out[0]] && !survey_keeps(s, x->out[0]));
+    most_of_all = n > most_of_all ? n : most_of_all;
+  }
+  return most_of_all;
+}
+
 /* Folding once more reads rows that earlier loops have kept: the loop must not keep another value in the memory of one of them. */
 bool ptx_can_fold_again(const struct kir_kernel *k, const struct ptx_plan *plan, const struct kir_stmt *loop) {
   bool *needs = arena_take(plan->arena, (size_t)(k->n_vals + 1) * sizeof *needs);

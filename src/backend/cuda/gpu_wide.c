@@ -120,7 +120,8 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct ptx_pl
   w->fold_bytes = ptx_fold_bytes(s->k, &s->k->body);
   if (w->is_rows ? l.n_statements * PTX_ROW_EACH > PTX_MOST_ROWS : l.n_statements * w->each > PTX_MOST_WIDE) return NULL;
   w->can_be_long = w->is_rows && s->is_dealt && can_be_long(s->k, plan, &s->k->body);
-  if (!l.is_alike || l.least_width < 4 || l.least_width > 8) w->along = NULL;
+  w->again = w->can_be_long ? ptx_most_again(s->k, plan, &s->k->body) : 0;
+  if (!l.is_alike || l.least_width < 2 || l.least_width > 8) w->along = NULL;
   return first;
 }
 

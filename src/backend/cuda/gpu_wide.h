@@ -71,6 +71,7 @@ void ptx_leave_values(struct printer *, const struct kir_stmt *loop, const struc
                       int each);
 /* A loop with a fold in order of what is not kept: it is folded once more, behind the loop, from what is kept by then. */
 bool ptx_folds_again(const struct kir_kernel *, const struct kir_stmt *loop);
+int ptx_most_again(const struct kir_kernel *, const struct ptx_plan *, const struct kir_block *);
 bool ptx_can_fold_again(const struct kir_kernel *, const struct ptx_plan *, const struct kir_stmt *loop);
 void ptx_fold_again(struct printer *, const struct kir_stmt *loop, const char *n, struct where);
 

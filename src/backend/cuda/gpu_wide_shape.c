@@ -5,6 +5,7 @@
 
 enum { ROW_LENGTH = 4096 };    /* the longest row that registers hold */
 enum { LEAST_SHIFTED = 1024 }; /* elements of a row that is not aligned, from which on its ends are worth an extra way */
+enum { MOST_AGAIN = 8 };       /* statements that one warp computes once more of each element while all others of a block wait */
 enum { LEAST_OF_COLUMNS = 192 }; /* threads a processor has with columns, from which on they are worth while */
 /* Rows of which a processor has room for so few that loading, computing and storing would wait for each other: there blocks of
  * threads ask for their next row. Registers leave room for two blocks of PTX_LONG_THREADS. On an H200, ms without and with:
@@ -95,6 +96,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   if (n < w->each) return false;
   for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
   bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
+  if (n <= ROW_LENGTH && w->again > MOST_AGAIN) shifted = false;
   if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
   if (!w->is_rows) return spread_shape(w, m, n, s);
   if (aligned && ptx_short_shape(p, n, sizes, args, s)) return s->is_wide = s->is_short = true;

@@ -43,7 +43,6 @@ enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16, PTX_STREAMS = 4 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
-enum { PTX_SHIFT_BYTES = 24 }; /* by which a kept row may begin later: of numbers of 8 bytes, three */
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
@@ -107,6 +106,7 @@ struct ptx_plan {
     const struct kir_stmt *along; /* while it is printed: NULL, or an access along the row, from whose elements all others are a
                                multiple of 16 bytes away if their strides are alike: there is shifted_entry too */
     int each, n_folds, fold_bytes; /* neighbours; folds with an order in a loop, and bytes of a value of one */
+    int again;              /* long rows: statements by which one warp folds an element once more, or 0 */
     bool asks;              /* long rows: blocks of threads that go from row to row ask for the next one */
     bool has_columns;       /* spread: there are loops in the lanes */
     int groups;             /* of neighbours, a step apart, that a thread has at a time */

@@ -389,7 +389,7 @@ static int64_t row_bytes(const struct user *u, const struct ptx_row *r) {
     if (r->kind == PTX_LOCAL && d && d == r->n_dims - 1 && length >= PTX_LONG_ROW) length = (length + 3) / 4 * 4;
     if (__builtin_mul_overflow(n, length, &n) || n > INT64_MAX / 4) return -1;
   }
-  if (r->kind == PTX_KEEP && u->p->shifted_entry) n += PTX_SHIFT_BYTES;
+  if (r->kind == PTX_KEEP && u->p->shifted_entry) n += (u->p->wide.each - 1) * r->width; /* by which it may begin later */
   return (n + 15) / 16 * 16;
 }
 
