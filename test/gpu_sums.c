@@ -1,5 +1,5 @@
-/* gpu_sums.c -- sums of everything and along columns, whose parts stand in memory and are combined behind, on the GPU against the
- * host: the same bits, run after run, recorded ones included. */
+/* gpu_sums.c -- sums of everything, and what is folded along columns, whose parts stand in memory and are combined behind, on the GPU
+ * against the host: the same bits, run after run, recorded ones included. */
 #include <string.h>
 #include "backend/cuda/cuda.h"
 #include "gpu.h"
@@ -127,4 +127,38 @@ TEST(cuda_sums_of_sums_along_rows_have_the_bits_of_the_host) {
   }
   weft_set(WEFT_DEVICE, 0);
   weft_scope_discard(s);
+}
+
+/* What has no order to keep, of columns and of planes of them. */
+static int extremes(weft_array *x, weft_array *y[]) {
+  weft_array *z = weft_reshape(x, WEFT_DIMS(2, weft_dim(x, 0) / 2, weft_dim(x, 1)));
+  return y[0] = weft_max(x, 0), y[1] = weft_min(z, 1), 2;
+}
+static int truths(weft_array *x, weft_array *y[]) {
+  weft_array *z = weft_reshape(x, WEFT_DIMS(2, weft_dim(x, 0) / 2, weft_dim(x, 1))), *some = weft_gt(x, weft_scalar(0.59));
+  return y[0] = weft_add(weft_cast(weft_any(some, 0), WEFT_I32), weft_cast(weft_all(some, 0), WEFT_I32)),
+         y[1] = weft_all(weft_lt(z, weft_scalar(0.58)), 1), 2;
+}
+static int strange(weft_array *x, weft_array *y[]) { /* nan, infinite and zeros of both signs among them */
+  weft_array *r = weft_max(weft_sqrt(weft_add(x, weft_scalar(0.199))), 0), *z = weft_mul(weft_floor(x), weft_scalar(-0.0));
+  y[0] = weft_where(weft_isnan(r), weft_scalar(-1), r); /* whose bits are nobody's */
+  return y[1] = weft_add(weft_min(weft_div(weft_scalar(1), z), 0), weft_max(z, 0)), 2;
+}
+static int integers(weft_array *x, weft_array *y[]) {
+  weft_array *i = weft_cast(weft_mul(x, weft_scalar(1000)), WEFT_I32);
+  return y[0] = weft_max(i, 0), y[1] = weft_min(weft_cast(weft_abs(i), WEFT_U8), 0), 2;
+}
+
+TEST(cuda_extremes_of_columns_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 2, 1 }, { 512, 1 }, { 130000, 1 }, { 514, 3 }, { 1300, 7 }, { 700, 260 }, { 514, 6400 }, { 4098, 33 },
+                                      { 8192, 4096 }, { 1 << 22, 8 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 8 : 10); i++) {
+    weft_dtype t = i % 3 == 1 ? WEFT_F64 : i % 3 ? WEFT_BF16 : WEFT_F32;
+    expect_same("extremes", extremes, t, sizes[i][0], sizes[i][1]);
+    expect_same("truths", truths, t, sizes[i][0], sizes[i][1]);
+    expect_same("strange numbers", strange, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("integers", integers, WEFT_F32, sizes[i][0], sizes[i][1]);
+  }
 }

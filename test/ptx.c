@@ -455,6 +455,27 @@ TEST(ptx_private_bools_are_bytes_in_memory) {
   kir_free(k);
 }
 
+/* Combined in any order or not: threads of blocks of 128 rows store what they have found, and an entry behind combines it. */
+TEST(ptx_extremes_of_columns_are_merged_as_sums_are) {
+  static const char *const combiners[] = { "add", "mul", "max" };
+  for (int i = 0; i < 3; i++) {
+    char text[512];
+    snprintf(text, sizeof text, "kernel columns {\n  size R, C\n  in x:f32[R,C]\n  out y:f32[C]\n"
+             "  par q in blocks(R, 128) private y %s {\n"
+             "    lane c in C { serial r in block q { a = load x[r,c]; b = fold %s(a) } store y[c] %s = b }\n"
+             "  }\n}\n", combiners[i], combiners[i], combiners[i]);
+    struct arena *a = arena_new();
+    struct kir_kernel *k = parse_one(text);
+    struct ptx_shape s = shape_of(k, (int64_t[]){ 1 << 20, 8 }, a);
+    EXPECT_INT(s.copies_bytes, 8192 * 32);
+    EXPECT_INT(s.shared_bytes, 0);
+    EXPECT_INT((int64_t)s.grid[0] * s.grid[1] * s.block[0] * s.block[1], 8192 * 8);
+    EXPECT_INT(s.merge_block[0], 8);
+    kir_free(k);
+    arena_free(a);
+  }
+}
+
 TEST(ptx_copies_of_private_outputs_are_left_out_where_they_do_not_fit) {
   struct arena *a = arena_new();
   struct kir_kernel *k = parse_one(scatter_prod), *again = parse_one(scatter_prod);

@@ -108,13 +108,16 @@ static void quotients(struct printer *p, const struct kir_stmt *s, int e, int ea
   ptx_note_made(p, s);
 }
 
-/* Results of columns, to the copy of this iteration: numbers as registers have them. */
+/* Results of columns, to the copy of this iteration: numbers as registers have them; bools, which are bytes there, one by one. */
 static void store_own(struct printer *p, const struct kir_stmt *s, int e, int each) {
   weft_dtype d = kir_register_of(ptx_memory_of(p, s));
   const char *r[PTX_WIDE];
-  for (int i = 0; i < each; i++) p->reg = p->wide[e + i], r[i] = ptx_in_register(p, d, s->in[0]);
+  for (int i = 0; i < each; i++) {
+    p->reg = p->wide[e + i], r[i] = ptx_in_register(p, d, s->in[0]);
+    if (d == WEFT_BOOL) ptx_store(p, ".global", d, ptx_address(p, s->buf, s->at), r[i]);
+  }
   p->reg = p->wide[e];
-  ptx_access_pieces(p, false, ".global", ptx_address(p, s->buf, s->at), each, kir_width(d), r);
+  if (d != WEFT_BOOL) ptx_access_pieces(p, false, ".global", ptx_address(p, s->buf, s->at), each, kir_width(d), r);
 }
 
 void ptx_wide_statement(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane, int e, int each, struct where w) {

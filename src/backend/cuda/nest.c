@@ -91,7 +91,8 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else if (p->survey.bufs[s->buf].private_op != KIR_OPS) ptx_combine_copy(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
-  if (s->op == KIR_MUL) p->contended = 1 + s->buf; /* min and max soon find nothing to change */
+  bool is_exchanged = s->op == KIR_MUL && !survey_is_own(&p->survey, s->buf); /* min and max soon find nothing to change */
+  if (is_exchanged) p->contended = 1 + s->buf;
   p->guard = guard;
   if (others) ptx_place(p, others);
   if (meets) ptx_line(p, "bar.sync 0");

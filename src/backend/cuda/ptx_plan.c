@@ -442,9 +442,9 @@ static void merge_shape(struct ptx_shape *s, int64_t elements, int64_t x) {
 }
 
 bool ptx_is_one_number(const struct ptx_plan *p) {
-  int n = 0, rank = 0;
-  for (int r = 0; r < p->n_rows; r++) if (p->rows[r].kind == PTX_COPY) n++, rank = p->rows[r].n_dims;
-  return p->in_order && n == 1 && rank == 0;
+  int n = 0, rank = 0, width = 0;
+  for (int r = 0; r < p->n_rows; r++) if (p->rows[r].kind == PTX_COPY) n++, rank = p->rows[r].n_dims, width = p->rows[r].width;
+  return p->in_order && n == 1 && rank == 0 && width >= 4;
 }
 
 /* The copies of an iteration, one after the other. Numbers stand side by side, so that merging reads them 16 bytes at a time. */

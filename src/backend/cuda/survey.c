@@ -354,11 +354,19 @@ static bool is_stored_once(const struct survey_walk *w, int buf) {
   return n == 1;
 }
 
+static bool all_are_stored_once(const struct survey_walk *w) {
+  const struct kir_stmt *loop = w->s->private_loop;
+  for (int i = 0; loop && i < loop->n_private; i++) if (!is_stored_once(w, loop->private[i].buf)) return false;
+  return loop != NULL;
+}
+
 /* Private copies that combine floats have an order, but for those that are scattered into. Each place of a copy belongs to one
- * thread: the subscripts name its lane. */
+ * thread: the subscripts name its lane. Those of columns, each place of which is stored once, are combined in order whatever they
+ * are: a block of threads has no use for a copy of them all, which few threads fill, and which is combined into the output over and
+ * over. */
 static void find_order(struct survey_walk *w) {
   struct survey *s = w->s;
-  bool is_scatter = false, is_owned = true;
+  bool is_scatter = false, is_owned = true, is_of_columns = true;
   for (int i = 0; s->private_loop && i < s->private_loop->n_private; i++) {
     const struct kir_private *x = &s->private_loop->private[i];
     weft_dtype d = (weft_dtype)s->k->bufs[x->buf].dtype;
@@ -372,12 +380,12 @@ static void find_order(struct survey_walk *w) {
       if (a->lane && survey_mentions(a->s->at[d], a->lane->var)) names_lane = true;
     }
     if (!names_lane) is_owned = false;
+    if (!a->lane && s->has_lane) is_of_columns = false;
   }
+  if (is_owned && is_of_columns && all_are_stored_once(w)) s->in_order = true;
   if (is_scatter) s->in_order = false;
   s->leaves = s->private_loop && !s->in_order && s->private_loop->n_private == 1 && s->private_loop->private[0].op == KIR_MUL;
-  s->is_once = s->in_order;
-  for (int i = 0; s->is_once && i < s->private_loop->n_private; i++) s->is_once = is_stored_once(w,
-      s->private_loop->private[i].buf);
+  s->is_once = s->in_order && all_are_stored_once(w);
   if (s->in_order && !is_owned) refuse(s, "private copies that several lanes combine into in order");
   for (int i = 0; s->private_loop && !s->in_order && i < s->private_loop->n_private; i++)
     if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype))
