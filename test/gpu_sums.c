@@ -162,3 +162,56 @@ TEST(cuda_extremes_of_columns_have_the_bits_of_the_host) {
     expect_same("integers", integers, WEFT_F32, sizes[i][0], sizes[i][1]);
   }
 }
+
+/* Columns that are gone along again with what they fold to. */
+static int of_columns(weft_array *x, weft_array *y[]) { return y[0] = weft_softmax(x, 0), y[1] = weft_log_softmax(x, 0), 2; }
+static int standard(weft_array *x, weft_array *y[]) {
+  weft_array *low = weft_min(x, 0), *high = weft_max(x, 0), *d = weft_sub(x, weft_mean(x, 0));
+  y[0] = weft_div(weft_sub(x, low), weft_sub(high, low));
+  return y[1] = weft_div(d, weft_sqrt(weft_add(weft_mean(weft_mul(d, d), 0), weft_scalar(1e-5)))), 2;
+}
+static int of_planes(weft_array *x, weft_array *y[]) { /* with an axis around them */
+  weft_array *z = weft_reshape(x, WEFT_DIMS(2, weft_dim(x, 0) / 2, weft_dim(x, 1)));
+  return y[0] = weft_softmax(z, 1), y[1] = weft_sub(z, weft_max(z, 1)), 2;
+}
+static int by_columns(weft_array *x, weft_array *y[]) { /* a gradient */
+  weft_array *p = weft_softmax(x, 0), *loss = weft_sum(weft_mul(p, weft_mul(x, x)), WEFT_ALL);
+  weft_grad(loss, 1, &x, &y[0]);
+  return y[1] = p, 2;
+}
+
+static int n_kernels(const char *text) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, "kernel ")); at++) n += at == text || at[-1] == '\n';
+  return n;
+}
+
+/* Of how many kernels the first result is. */
+static int kernels_of(summing *make, int device, int rank, const int64_t dims[]) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[2];
+  weft_set(WEFT_DEVICE, device);
+  make(numbers(WEFT_F32, rank, dims), y);
+  int n = n_kernels(weft_show(1, y, "kernels"));
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+  return n;
+}
+
+/* A fold of columns that is shared by threads, row by row, and another kernel that goes along them again. */
+TEST(cuda_few_columns_that_are_read_again_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 2, 5 }, { 512, 1 }, { 514, 3 }, { 1300, 7 }, { 700, 260 }, { 4098, 33 }, { 8192, 4096 }, { 300000, 8 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 6 : 8); i++) {
+    weft_dtype t = i % 3 == 1 ? WEFT_F64 : i % 3 ? WEFT_BF16 : WEFT_F32;
+    expect_same("softmax", of_columns, t, sizes[i][0], sizes[i][1]);
+    expect_same("standard columns", standard, i % 2 ? WEFT_F32 : t, sizes[i][0], sizes[i][1]);
+    expect_same("softmax of planes", of_planes, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("its gradient", by_columns, WEFT_F32, sizes[i][0], sizes[i][1]);
+  }
+  EXPECT_INT(kernels_of(of_columns, 0, 2, (int64_t[]){ 1024, 64 }), 1);
+  EXPECT_INT(kernels_of(of_columns, 1, 2, (int64_t[]){ 1024, 64 }), 4); /* the inverse of a sum is one, too */
+  EXPECT_INT(kernels_of(of_planes, 1, 2, (int64_t[]){ 2048, 8 }), 4);
+  EXPECT_INT(kernels_of(of_columns, 1, 4, (int64_t[]){ 64, 16, 12, 12 }), 1); /* many lanes, of few rows */
+}

@@ -488,11 +488,14 @@ static bool is_shared(struct work *w, int group) {
   return fold_is_narrow(w, is_columns, around, lane >= 0 ? g->extent[lane] : 1, g->extent[inner]);
 }
 
-/* What is made of the results of folds that threads share: it has a kernel of its own. */
+/* What is made of the results of folds that threads share: it has a kernel of its own. What goes along rows with them reads these
+ * while a cache has them. So it is with columns, but not on a device, where few lanes leave most of its threads without work. */
 static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
-  int inner = folded_axis(&w->group[group]);
+  const struct group *g = &w->group[group];
+  int inner = folded_axis(g);
   if (inner < 0) return false; /* nothing is folded */
-  for (int k = 0; k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
+  bool may_go_along = !work_is_for_device(w) || g->has_row;
+  for (int k = 0; may_go_along && k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
   return reads_fold(w, n, group) && is_shared(w, group);
 }
 
