@@ -215,3 +215,35 @@ TEST(cuda_few_columns_that_are_read_again_have_the_bits_of_the_host) {
   EXPECT_INT(kernels_of(of_planes, 1, 2, (int64_t[]){ 2048, 8 }), 4);
   EXPECT_INT(kernels_of(of_columns, 1, 4, (int64_t[]){ 64, 16, 12, 12 }), 1); /* many lanes, of few rows */
 }
+
+/* The first of equals, of rows and columns that are gone along in groups. */
+static int firsts(weft_array *x, weft_array *y[]) {
+  weft_array *r = weft_floor(weft_mul(x, weft_scalar(40)));
+  y[0] = weft_add(weft_argmax(r, 0), weft_mul(weft_argmin(x, 0), weft_scalar(1000000)));
+  return y[1] = weft_add(weft_argmax(x, 1), weft_mul(weft_argmin(r, 1), weft_scalar(1000000))), 2;
+}
+static int strange_firsts(weft_array *x, weft_array *y[]) { /* nan, infinite and zeros of both signs among them */
+  weft_array *r = weft_sqrt(weft_add(x, weft_scalar(0.199))), *z = weft_mul(weft_floor(x), weft_scalar(-0.0));
+  y[0] = weft_add(weft_argmax(r, 0), weft_mul(weft_argmin(z, 0), weft_scalar(1000000)));
+  return y[1] = weft_add(weft_argmax(weft_log(z), 0), weft_mul(weft_argmax(weft_div(z, weft_scalar(0)), 0), weft_scalar(1000000))), 2;
+}
+static int firsts_of_integers(weft_array *x, weft_array *y[]) {
+  weft_array *z = weft_reshape(x, WEFT_DIMS(2, weft_dim(x, 0) / 2, weft_dim(x, 1))), *i = weft_cast(weft_mul(z, weft_scalar(50)), WEFT_I8);
+  return y[0] = weft_argmin(i, 1), y[1] = weft_add(weft_argmax(weft_gt(z, weft_scalar(0.55)), 1), weft_argmax(weft_flip(i, 1), 1)), 2;
+}
+
+TEST(cuda_indices_of_extremes_are_those_of_the_host) {
+  static const int64_t sizes[][2] = { { 2, 3 }, { 514, 1 }, { 140000, 1 }, { 2, 140001 }, { 514, 3 }, { 1300, 7 }, { 700, 260 }, { 17002, 5 }, { 4098, 33 },
+                                      { 8192, 4096 }, { 1 << 22, 8 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 9 : 11); i++) {
+    weft_dtype t = i % 3 == 1 ? WEFT_F64 : i % 3 ? WEFT_BF16 : WEFT_F32;
+    expect_same("firsts", firsts, t, sizes[i][0], sizes[i][1]);
+    expect_same("strange firsts", strange_firsts, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("firsts of integers", firsts_of_integers, WEFT_F32, sizes[i][0], sizes[i][1]);
+  }
+  EXPECT_INT(kernels_of(firsts_of_integers, 1, 2, (int64_t[]){ 8, 4096 }), 1);
+  EXPECT_INT(kernels_of(firsts_of_integers, 1, 2, (int64_t[]){ 8192, 4 }), 2);
+  EXPECT_INT(kernels_of(firsts_of_integers, 0, 2, (int64_t[]){ 8192, 4 }), 1);
+}

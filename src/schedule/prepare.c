@@ -441,7 +441,7 @@ enum { FLOAT_DEPTH = 6 }; /* every user computes it again: deeper, that is more 
 static int float_depth(struct work *w, const struct node *n, const int depth[]) {
   for (int t = 0; t < w->n_targets; t++) if (w->target[t] == n) return 0;
   if (n->op->kind == OP_IOTA || n->op->kind == OP_SIZE) return 1;
-  if (n->op->kind != OP_ELEMENT || !n->op->is_cheap || local_of(n)->is_alone) return 0;
+  if (n->op->kind != OP_ELEMENT || !n->op->is_cheap || local_of(n)->is_alone || local_of(n)->is_together) return 0;
   int streams = 0, deepest = 0;
   for (int k = 0; k < n->n_in; k++) {
     const struct node *x = n->in[k];
@@ -526,7 +526,7 @@ bool prepare(struct work *w) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);
-    if ((x->op->kind == OP_VIEW && !view_of_iota(w, x)) || !unfold(w, x)) return false;
+    if ((x->op->kind == OP_VIEW && !view_of_iota(w, x)) || !unfold(w, x) || !argmax_in_groups(w, x)) return false;
     if (x->op == &op_put && !put_sets(w, x)) return false;
     if (w->fuse && x->op == &op_scatter && !indices_of_narrow(w, x, 2)) return false;
     if (w->fuse && x->op->kind == OP_TAKE && !w->by_patches && !indices_of_narrow(w, x, 1)) return false;

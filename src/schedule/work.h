@@ -116,6 +116,9 @@ bool sums_join_products(struct work *);      /* false: out of memory */
 /* factor.c */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
 
+/* argmax_groups.c */
+bool argmax_in_groups(struct work *, struct node *); /* it becomes other nodes where a device wants that. false: out of memory */
+
 /* rows.c */
 struct node *matrix_of_all(struct node *b, bool *is_turned); /* that a right operand repeats for all batches, still to be transposed
                                     if *is_turned; NULL: it is not so */
