@@ -426,6 +426,74 @@ TEST(ptx_loops_inside_each_other_share_the_rows_of_the_grid) {
   }
 }
 
+/* The launch of a kernel of rows x [..] -> y, dense; row: of so many elements, many of them, 0: few; begin: bytes from where x would be
+ * aligned. */
+static struct ptx_shape launch_of(const char *text, int64_t row, const int64_t sizes[], int begin) {
+  struct kir_kernel *k = parse_one(text);
+  struct shape_class shape = usual_shape(k);
+  struct text out = { 0 };
+  struct arena *a = arena_new();
+  struct ptx_plan plan;
+  struct ptx_shape s = { 0 };
+  const char *why = "";
+  struct bound bufs[2] = { { .data = (void *)(uintptr_t)(4096 + begin) }, { .data = (void *)(uintptr_t)4096 } };
+  shape_of_short_rows(&shape, row);
+  if (is_ready(k) && ptx_print(k, &shape, 80, &out, &plan, &why)) {
+    for (int b = 0; b < 2; b++) {
+      int64_t stride = 1;
+      for (int d = plan.bufs[b].rank - 1; d >= 0; stride *= ptx_size(&plan.bufs[b].dims[d--], sizes, NULL)) bufs[b].stride[d] = stride;
+    }
+    EXPECT(ptx_shape(&plan, &h200, sizes, NULL, a, &s));
+    ptx_wide_shape(&plan, &h200, sizes, NULL, bufs, &s);
+    s.row_at = NULL;
+    ptx_plan_free(&plan);
+  } else {
+    test_fail(__FILE__, __LINE__, "%s", why);
+  }
+  text_free(&out);
+  kir_free(k);
+  arena_free(a);
+  return s;
+}
+
+/* Whatever is folded, and however rows stand: no warp is one row's if there are many. */
+TEST(ptx_many_short_rows_share_warps) {
+  static const char *const folds[] = { "m = fold max(a)\n } store y[r] = m", "m = fold add(a)\n } store y[r] = m", "is = ne(a, a)\n m = fold or(is)\n } store z[r] = m",
+                                       "m = fold max(a)\n keep a\n } lane c in C { d = sub(a, m)\n s = fold add(d)\n } store y[r] = s" };
+  static const int64_t lengths[] = { 2, 3, 4, 8, 16, 31, 64, 100, 256 };
+  for (size_t f = 0; f < sizeof folds / sizeof *folds; f++)
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+      for (int begin = 0; begin <= 4; begin += 4) {
+        char text[400];
+        snprintf(text, sizeof text, "kernel rows {\n size R, C\n in x:f32[R,C]\n out %s[R]\n par r in R {\n lane c in C {\n a = load x[r,c]\n %s\n }\n}\n",
+                 f == 2 ? "z:bool" : "y:f32", folds[f]);
+        struct ptx_shape many = launch_of(text, lengths[i], (int64_t[]){ 1 << 17, lengths[i] }, begin);
+        struct ptx_shape few = launch_of(text, 0, (int64_t[]){ 1000, lengths[i] }, begin);
+        unsigned threads = many.block[0] * many.block[1], rows = ((1 << 17) + many.grid[0] - 1) / many.grid[0];
+        EXPECT(threads >= 128 && rows >= threads / 8 && rows * lengths[i] >= threads);
+        EXPECT_INT(few.is_short, false);
+      }
+}
+
+TEST(ptx_windows_of_an_image_are_a_thread_each) {
+  static const char text[] =
+    "kernel pool {\n"
+    "  size A, B, C, D\n"
+    "  in x:f32[A,B,C,D]\n"
+    "  out y:f32[A,C]\n"
+    "  par a in A { par c in C {\n"
+    "    serial b in B {\n"
+    "      lane d in D { v = load x[a,b,c,d]; row = fold add(v) }\n"
+    "      sum = fold add(row)\n"
+    "    }\n"
+    "    store y[a,c] = sum\n"
+    "  } }\n"
+    "}\n";
+  struct ptx_shape s = launch_of(text, 2, (int64_t[]){ 114688, 2, 56, 2 }, 0);
+  EXPECT_INT(s.block[0] * s.block[1], 128);
+  EXPECT_INT(s.grid[0], 114688 * 56 / 128);
+}
+
 /* A predicate is no memory: copies of bools are bytes, wherever they are merged. */
 TEST(ptx_private_bools_are_bytes_in_memory) {
   static const char text[] =
@@ -510,6 +578,7 @@ TEST(ptx_grids_of_empty_and_of_huge_kernels_are_legal) {
 
 static void print_with_failures(struct kir_kernel *k) {
   struct shape_class shape = usual_shape(k);
+  shape_of_short_rows(&shape, 20);
   bool done = false;
   for (int64_t n = 1; !done && n < 100000; n++) {
     struct text out = { 0 };

@@ -23,6 +23,8 @@ struct shape_class {
   int unroll;                       /* x86: 0: default */
   int row;                          /* x86: rows that are folded have at most this many elements, 8, 16, 32 or 64; 0: any */
   bool row_is_full;                 /* .. and just as many */
+  int short_row;                    /* cuda: many rows are folded that have at most this many elements; 0: few, or of any */
+  bool short_row_is_full;           /* .. and just as many */
   bool few_locals;                  /* cuda: local arrays take at most FEW_LOCAL_BYTES in all */
   bool in_order;                    /* cuda: sums of products of halves have the order of the text */
   bool tf32;                        /* cuda: products of f32 are rounded and added by tensor cores */
@@ -34,6 +36,15 @@ struct shape_class {
 static inline void shape_of_rows(struct shape_class *s, int64_t n) {
   s->row = n > 64 ? 0 : n > 32 ? 64 : n > 16 ? 32 : n > 8 ? 16 : n > 0 ? 8 : 0;
   s->row_is_full = n && s->row == n;
+}
+
+/* .. of many rows on a device: for lengths in such steps, each of which is a text of its own. */
+enum { SHORT_ROW = 256 };
+static inline int64_t step_of_short_rows(int64_t n) { return n <= 8 ? 1 : n <= 64 ? 4 : n <= 128 ? 8 : 16; }
+static inline void shape_of_short_rows(struct shape_class *s, int64_t n) {
+  int64_t step = step_of_short_rows(n);
+  s->short_row = n < 1 || n > SHORT_ROW ? 0 : (int)((n + step - 1) / step * step);
+  s->short_row_is_full = n && s->short_row == n;
 }
 
 struct bound {                       /* a buffer bound for a launch */

@@ -1,5 +1,6 @@
 /* draft.c -- a kernel that is being written: see draft.h. */
 #include "schedule/draft.h"
+#include <stdatomic.h>
 #include <string.h>
 #include "graph/dtype.h"
 
@@ -52,12 +53,19 @@ static bool has_few_locals(const struct draft *d) {
   return bytes <= FEW_LOCAL_BYTES;
 }
 
+/* From so many short rows on a GPU is busy with warps that have several. */
+enum { MANY_ROWS = 1 << 14 };
+static _Atomic int64_t many_rows = MANY_ROWS;
+
+void draft_use_many_rows(int64_t rows) { atomic_store(&many_rows, rows ? rows : MANY_ROWS); }
+
 static void fill(struct step *s, struct draft *d) {
   s->shape.in_order = work_is_for_device(d->w) && !d->w->is_loose;
   s->shape.tf32 = work_is_for_device(d->w) && d->w->tf32;
   s->shape.by_library = work_is_for_device(d->w) && d->w->by_library;
   s->shape.few_locals = work_is_for_device(d->w) && has_few_locals(d);
   shape_of_rows(&s->shape, d->row);
+  if (work_is_for_device(d->w) && d->n_rows >= atomic_load(&many_rows)) shape_of_short_rows(&s->shape, d->row);
   s->n_bufs = d->n_bufs, s->n_sites = d->n_sites;
   s->sizes = copy_of(d->w, d->sizes, sizeof *d->sizes * (size_t)d->n_sizes);
   s->args = copy_of(d->w, d->arg, sizeof *d->arg * (size_t)d->n_args);
@@ -73,7 +81,7 @@ bool draft_begin(struct draft *d, struct work *w, const char *name) {
   d->w = w;
   d->n_sizes = d->n_args = d->n_bufs = d->n_sites = 0;
   d->is_full = false;
-  d->row = 0;
+  d->row = d->n_rows = 0;
   if (!(d->k = kir_new(name))) return !(w->no_memory = true);
   kir_begin(&d->b, d->k);
   return true;

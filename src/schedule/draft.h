@@ -15,13 +15,15 @@ struct draft {
   struct kir_builder b;
   int n_sizes, n_args, n_bufs, n_sites;
   bool is_full;
-  int64_t row;                     /* elements of the rows that are folded, 0: none are */
+  int64_t row, n_rows;             /* elements of the rows that are folded, 0: none are; how many rows */
   int64_t sizes[DRAFT_SIZES];
   uint64_t arg[DRAFT_NUMBERS];
   struct binding bind[DRAFT_BUFFERS];
   struct site site[DRAFT_SITES];
 };
 
+void draft_use_many_rows(int64_t rows); /* for tests and measurements: so many short rows are many on a device, in plans made from
+                                  now on; 0: as ever */
 bool draft_begin(struct draft *, struct work *, const char *name); /* false: out of memory */
 bool draft_end(struct draft *);  /* as a step. false: out of memory, or full: then the work is crowded */
 void draft_drop(struct draft *); /* a draft that was begun, or zeros */

@@ -104,6 +104,15 @@ static void name_piece(struct emit *e) {
   for (int i = 0; i < e->n_parts; i++) if (e->part[i].item->is_stored) e->maker->piece = e->part[i].buf;
 }
 
+/* How long the rows are that are folded, and how many: those of a column are one after the other. */
+static void name_row(struct emit *e) {
+  e->d.row = e->axes.extent[e->inner], e->d.n_rows = 1;
+  for (int i = 0; i < e->axes.n_live; i++) {
+    int a = e->axes.live[i];
+    if (a != e->inner && a != e->column && __builtin_mul_overflow(e->d.n_rows, e->axes.extent[a], &e->d.n_rows)) e->d.n_rows = 0;
+  }
+}
+
 bool step_group(struct work *w, struct group *g) {
   struct emit *e = w->emit; /* one for all groups: it is large */
   if (e) memset(e, 0, sizeof *e);
@@ -127,7 +136,7 @@ bool step_group(struct work *w, struct group *g) {
   if (!emit_find_kept(e) || !declare(e)) return false;
   if (!emit_nest(e) || !draft_is_relayed(&e->d, g)) return draft_drop(&e->d), false;
   bool folds_rows = e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1;
-  if (folds_rows && !e->product) e->d.row = e->axes.extent[e->inner]; /* cells of a product have extents of their own */
+  if (folds_rows && !e->product) name_row(e); /* cells of a product have extents of their own */
   if (!draft_end(&e->d)) return false;
   account(e);
   if (e->maker) name_piece(e);

@@ -49,8 +49,8 @@ static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
                                           p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
-                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry, p->relay_entry,
-                                        p->aligned_entry };
+                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry[0], p->short_entry[1],
+                                        p->relay_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -417,7 +417,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
   if (s->is_relayed) return PTX_RELAYED;
-  if (s->is_short) return PTX_SHORT;
+  if (s->is_short) return (enum ptx_part)(PTX_FIRST_SHORT + s->short_form);
   if (s->is_streamed) return PTX_STREAMED;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;

@@ -11,7 +11,7 @@
  *   long      gpu_long_rows.c   longer rows                                               16 at a time; the row in shared memory
  *   shifted   gpu_long_rows.c   .. none of them aligned, but all alike                    the same, but for the ends of the row
  *   loose     gpu_long_rows.c   .. aligned in no way                                      the same, element by element
- *   short     gpu_short_rows.c  very many rows of up to 256, only folded                  a whole row
+ *   short     gpu_short_rows.c  very many rows of up to 256                               a row, or shares it with few lanes
  *
  * gpu_wide.c says which kernels have such entries, gpu_wide_shape.c which of them a launch takes: printed code trusts that
  * neighbours are aligned. Folds that have an order keep it, bit by bit (gpu_ordered.c). */
@@ -100,10 +100,16 @@ void ptx_rows_body(struct printer *);     /* gpu_rows.c */
 void ptx_streamed_body(struct printer *); /* gpu_rows.c */
 void ptx_wide_body(struct printer *);     /* gpu_wide.c: of spread kernels, or of rows */
 
+/* gpu_wide_shape.c: whether an array begins with a whole piece of what a thread moves at a time, `each` elements, and so does
+ * every row of it along that axis. */
+bool ptx_is_aligned(const struct ptx_buf *, const struct bound *, int axis, int each, const int64_t sizes[], const uint64_t args[]);
+
 /* gpu_short_rows.c */
-bool ptx_find_short(const struct survey *, const struct ptx_wide *, struct ptx_nest *);
+bool ptx_find_short(const struct survey *, const struct shape_class *, struct ptx_shorts *);
 void ptx_short_body(struct printer *);
-bool ptx_short_shape(const struct ptx_plan *, int64_t n, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
+void ptx_short_loose_body(struct printer *);
+bool ptx_short_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
+                     struct ptx_shape *);
 
 /* gpu_relay.c: rows that warps hand on, and sums along columns beside. */
 bool ptx_find_relay(const struct survey *, const struct ptx_plan *, const struct shape_class *, struct ptx_relay *);

@@ -13,15 +13,18 @@ enum { LEAST_OF_COLUMNS = 192 }; /* threads a processor has with columns, from w
  * there is room for three, 0.0875 and 0.0876; a layer norm of 50000 0.166 and 0.143. */
 enum { FEW_ROWS = 2 };
 
-/* Whether array i begins with a whole piece of what a thread moves at a time, and so does every row of it. */
-static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
-  const struct ptx_buf *b = &p->bufs[p->wide.bufs[i]];
-  const struct bound *x = &bufs[p->wide.bufs[i]];
-  int64_t width = kir_width((weft_dtype)b->dtype), bytes = least(16, width * p->wide.each);
+bool ptx_is_aligned(const struct ptx_buf *b, const struct bound *x, int axis, int each, const int64_t sizes[],
+                    const uint64_t args[]) {
+  int64_t width = kir_width((weft_dtype)b->dtype), bytes = least(16, width * each);
   if ((uintptr_t)x->data % (uintptr_t)bytes) return false;
   for (int d = 0; d < b->rank; d++)
-    if (d != p->wide.axis[i] && x->stride[d] * width % bytes && ptx_size(&b->dims[d], sizes, args) > 1) return false;
+    if (d != axis && x->stride[d] * width % bytes && ptx_size(&b->dims[d], sizes, args) > 1) return false;
   return true;
+}
+
+static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
+  int b = p->wide.bufs[i];
+  return ptx_is_aligned(&p->bufs[b], &bufs[b], p->wide.axis[i], p->wide.each, sizes, args);
 }
 
 /* Whether the rows of all arrays begin the same number of bytes behind a multiple of 16. */
@@ -90,6 +93,7 @@ static bool row_shape(const struct ptx_plan *p, const struct ptx_machine *m, int
 bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *s) {
   const struct ptx_wide *w = &p->wide;
+  if (ptx_short_shape(p, sizes, args, bufs, s)) return true;
   if (!p->wide_entry) return false;
   int64_t n = ptx_size(&w->length, sizes, args);
   bool aligned = n % w->each == 0 || !w->is_rows;
@@ -99,6 +103,5 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   if (n <= ROW_LENGTH && w->again > MOST_AGAIN) shifted = false;
   if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
   if (!w->is_rows) return spread_shape(w, m, n, s);
-  if (aligned && ptx_short_shape(p, n, sizes, args, s)) return s->is_wide = s->is_short = true;
   return row_shape(p, m, n, aligned, shifted, s);
 }

@@ -148,6 +148,9 @@ struct printer {
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
+  const struct ptx_share *share; /* gpu_short_rows.c: how lanes share a row; whether this thread has one; the first of its lanes; */
+  const char *has_row, *first_lane, *active[PTX_WIDE]; /* .. by the first of neighbours, whether they are of the row, NULL: they are
+                                if there is a row */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest_lanes.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */

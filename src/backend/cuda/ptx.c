@@ -442,7 +442,9 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
-  if (plan->shorts.lane) plan->short_entry = ptx_textf(p, "weft_%s_short", p->k->name);
+  if (plan->shorts.most) plan->short_entry[PTX_SHORT_LOOSE] = ptx_textf(p, "weft_%s_short_loose", p->k->name);
+  if (plan->shorts.share[PTX_SHORT_ALIGNED].each > 1)
+    plan->short_entry[PTX_SHORT_ALIGNED] = ptx_textf(p, "weft_%s_short", p->k->name);
   if (plan->wide.can_be_long) plan->long_entry = ptx_textf(p, "weft_%s_long", p->k->name);
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
@@ -458,7 +460,10 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   init.survey.is_cooperative = false; /* any number of threads, which never meet */
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   plan->end[PTX_MAIN] = out->n;
-  if (out->n - plan->heading_bytes > LONG_TEXT) plan->wide_entry = plan->short_entry = plan->turned_entry = NULL;
+  if (out->n - plan->heading_bytes > LONG_TEXT) {
+    plan->wide_entry = plan->turned_entry = NULL;
+    plan->short_entry[PTX_SHORT_ALIGNED] = plan->short_entry[PTX_SHORT_LOOSE] = NULL;
+  }
   struct printer last = again(&init);
   part(&last, out, plan, PTX_MERGE, plan->merge, ptx_merge_copies);
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
@@ -479,7 +484,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
-  part(&last, out, plan, PTX_SHORT, plan->short_entry, ptx_short_body);
+  part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_ALIGNED, plan->short_entry[PTX_SHORT_ALIGNED], ptx_short_body);
+  part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_LOOSE, plan->short_entry[PTX_SHORT_LOOSE], ptx_short_loose_body);
   part(&last, out, plan, PTX_RELAYED, plan->relay_entry, ptx_relay_body);
   p->why = last.why;
 }

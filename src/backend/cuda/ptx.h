@@ -45,6 +45,7 @@ enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
+enum { PTX_SHORT_ALIGNED, PTX_SHORT_LOOSE, PTX_SHORT_FORMS }; /* short rows: neighbours are moved together, or one by one */
 enum { PTX_HALVES = 2, PTX_FLOATS = 2, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
                                order, of few rows */
 
@@ -58,8 +59,8 @@ struct ptx_nest {
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_LONG,
-                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN,
-                PTX_IN_ROWS, PTX_IN_PAIRS, PTX_SHORT, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
+                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_FIRST_SHORT,
+                PTX_RELAYED = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -119,8 +120,15 @@ struct ptx_plan {
     const struct kir_stmt *load[PTX_STREAMS]; /* while it is printed: those of the first loop that bulk copies make */
     int bytes;              /* of an element, all that is loaded so */
   } streamed;
-  const char *short_entry;  /* NULL, or an entry of which a thread folds a whole row; of what wide says */
-  struct ptx_nest shorts;
+  const char *short_entry[PTX_SHORT_FORMS]; /* NULL, or entries of which a few lanes of a warp have a short row */
+  struct ptx_shorts {
+    struct ptx_nest nest;   /* its lane: the first one */
+    struct ptx_lin length;  /* of the lane loops, .. */
+    int least, most;        /* .. elements at least and at most; most 0: there are no such entries */
+    struct ptx_share { int each, lanes, elements; } share[PTX_SHORT_FORMS]; /* neighbours that a lane moves at a time, lanes that
+                               share a row, elements that each of them has */
+    int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
+  } shorts;
   const char *relay_entry;  /* NULL, or an entry whose warps hand rows on: some fold them, others write (gpu_relay.c) */
   struct ptx_relay {
     const struct kir_stmt *loop; /* while it is looked for: a lane loop */
@@ -210,7 +218,8 @@ struct ptx_shape {
   bool is_shifted;          /* .. of long rows that are all as far from being aligned */
   bool is_streamed;         /* .. of long rows that bulk copies bring, .. */
   int streams;              /* .. so many at a time */
-  bool is_short;            /* .. of short rows, a thread each */
+  bool is_short;            /* .. of short rows, in this form */
+  int short_form;
   bool is_relayed;          /* .. whose warps hand rows on; streams: for so many there is room */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */

@@ -249,9 +249,13 @@ static bool nest(struct ptx_planner *m, struct ptx_nest *x) {
 static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   const struct kir_stmt *lane = m->why ? NULL : ptx_find_wide(m->s, m->plan, shape, &m->plan->wide);
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
-  else if (!ptx_find_short(m->s, &m->plan->wide, &m->plan->shorts) || !nest(m, &m->plan->shorts))
-    m->plan->shorts = (struct ptx_nest){ 0 };
   if (m->plan->wide.n_bufs) ptx_find_streamed(m->s, m->plan, shape, &m->plan->wide, &m->plan->streamed);
+}
+
+static void shorts(struct ptx_planner *m, const struct shape_class *shape) {
+  struct ptx_shorts *x = &m->plan->shorts;
+  bool is_known = !m->why && ptx_find_short(m->s, shape, x) && lin(m, x->nest.lane->at[0], &x->length) && nest(m, &x->nest);
+  if (!is_known) *x = (struct ptx_shorts){ 0 };
 }
 
 static void relay(struct ptx_planner *m, const struct shape_class *shape) {
@@ -310,6 +314,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   turned(&m, shape);
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
+  shorts(&m, shape);
   relay(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->streamed.n_loads || plan->relay.each;
