@@ -538,6 +538,7 @@ bool prepare(struct work *w) {
   if (!order(w)) return false;
   for (int i = 0; i < w->list->n; i++) reshape_of_scalar(w->list->node[i]); /* those that updates brought */
   if (w->fuse) {
+    if (work_is_for_device(w) && !folds_unmerge(w)) return false;
     count_uses(w);
     if (w->by_patches && (!factors_take_in(w) || !join_rows(w))) return false;
     if (!sink_views(w) || !order(w)) return false;

@@ -113,6 +113,9 @@ bool values_remake(struct work *, bool *any); /* after nodes were grouped, which
 /* summed.c */
 bool sums_join_products(struct work *);      /* false: out of memory */
 
+/* unmerged.c */
+bool folds_unmerge(struct work *);           /* and puts nodes in order. false: out of memory */
+
 /* factor.c */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
 
