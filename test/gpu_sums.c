@@ -247,3 +247,31 @@ TEST(cuda_indices_of_extremes_are_those_of_the_host) {
   EXPECT_INT(kernels_of(firsts_of_integers, 1, 2, (int64_t[]){ 8192, 4 }), 2);
   EXPECT_INT(kernels_of(firsts_of_integers, 0, 2, (int64_t[]){ 8192, 4 }), 1);
 }
+
+/* Running combines along few long columns, by blocks of 4096 steps that threads share. */
+static int running(weft_array *x, weft_array *y[]) {
+  return y[0] = weft_cumsum(x, 0), y[1] = weft_cummax(weft_flip(x, 0), 0), 2;
+}
+static int running_planes(weft_array *x, weft_array *y[]) { /* with axes around, of what was computed, and read again */
+  weft_array *z = weft_reshape(x, WEFT_DIMS(2, weft_dim(x, 0) / 2, weft_dim(x, 1)));
+  weft_array *p = weft_cumprod(weft_add(weft_mul(z, weft_scalar(1e-3)), weft_scalar(1)), 1);
+  return y[0] = weft_mul(p, z), y[1] = weft_cumsum(weft_cast(weft_mul(z, weft_scalar(50)), WEFT_I16), 1), 2;
+}
+static int running_twice(weft_array *x, weft_array *y[]) { return y[0] = weft_cummin(weft_transpose(weft_cumsum(x, 0), NULL), 1), 1; }
+
+TEST(cuda_running_columns_have_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 2, 3 }, { 512, 2 }, { 1026, 70 }, { 4096, 3 }, { 4098, 33 }, { 8192, 5 }, { 20002, 7 }, { 8192, 4096 },
+                                      { 1000000, 8 }, { 600, 20000 } };
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  for (int i = 0; i < (is_slow() ? 7 : 10); i++) {
+    weft_dtype t = i % 3 == 1 ? WEFT_F64 : i % 3 ? WEFT_BF16 : WEFT_F32;
+    expect_same("running", running, t, sizes[i][0], sizes[i][1]);
+    expect_same("running", running, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("running planes", running_planes, t, sizes[i][0], sizes[i][1]);
+    expect_same("running twice", running_twice, WEFT_F32, sizes[i][0], sizes[i][1]);
+  }
+  EXPECT_INT(kernels_of(running, 1, 2, (int64_t[]){ 4096, 8 }), 1);
+  EXPECT_INT(kernels_of(running, 1, 2, (int64_t[]){ 20000, 8 }), 4);
+  EXPECT_INT(kernels_of(running, 0, 2, (int64_t[]){ 20000, 8 }), 1);
+}

@@ -77,6 +77,7 @@ struct local {
   int leaf;                /* op_value: which leaf of the plan, or which variable of a loop's body */
   bool is_floating;        /* computed in the kernel of its user, or of all of them */
   bool is_together;        /* does not float: its users are to share a kernel, which computes it once */
+  bool is_by_columns;      /* a prefix along few long columns, on a device: a step of its own (prefix_kernel.c) */
   bool is_after_product;   /* made of a product's elements: it goes on with its cells, so no view moves below it */
   bool is_alone;           /* a copy made for the place where its result stands: it shares no kernel, and is not moved */
   _Alignas(16) struct node node;

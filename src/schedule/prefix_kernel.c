@@ -1,7 +1,8 @@
 /* prefix_kernel.c -- running combines along rows, rows side by side in the lanes: each goes through its own elements in order.
  * Rows longer than a block of 4096 take three kernels a piece: the totals of the blocks, these chained in order, and each
  * block again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. On a device rows are
- * par loops and lanes go along them: neighbours are read together, and all blocks of a row at once. */
+ * par loops and lanes go along them: neighbours are read together, and all blocks of a row at once. Few long columns are done there
+ * as rows are here: lanes go across them, whose neighbours are neighbours in memory, and each goes through its own elements. */
 #include <string.h>
 #include "schedule/draft.h"
 
@@ -12,9 +13,23 @@ enum { PIECE = 256, PIECES = 16 }; /* blocks of a piece, at least: 4 MiB of f32,
 
 static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
 
-/* Many rows or blocks, and the axis is the last. */
+/* Columns of a device that a thread each would leave without work, and that are long: of more, memory is what they wait for, and
+ * blocks are read twice. Not measured on a GPU. */
+enum { FEW_COLUMNS = 16384, LONG_COLUMN = 512 };
+
+void prefix_look(const struct work *w, struct node *n) {
+  if (n->op->kind != OP_PREFIX || !work_is_for_device(w)) return;
+  int axis = axis_of(n), others = 0, behind = 0;
+  for (int k = 0; k < n->rank; k++) others += k != axis && n->dims[k] != 1;
+  for (int k = axis + 1; k < n->rank; k++) behind += n->dims[k] != 1;
+  if (!behind || others > LEAD || n->dims[axis] < LONG_COLUMN || !node_count(n)) return;
+  local_of(n)->is_by_columns = node_count(n) / n->dims[axis] <= FEW_COLUMNS;
+}
+
+/* Many rows or blocks, and the axis is the last; or columns of that kind. */
 bool prefix_is_apart(const struct node *n) {
   if (n->op->kind != OP_PREFIX) return false;
+  if (local_of(n)->is_by_columns) return true;
   int axis = axis_of(n), lead = 0;
   for (int k = axis + 1; k < n->rank; k++) if (n->dims[k] != 1) return false;
   for (int k = 0; k < axis; k++) lead += n->dims[k] != 1;
@@ -37,6 +52,7 @@ struct prefix {
   enum kir_op op;
   weft_dtype memory, value;       /* of x and y; of what is computed */
   struct axes rows;
+  int lead;                       /* so many of their axes stand before the one that is gone along: all, or it is columns */
   int64_t n, blocks;              /* elements of a row; whole blocks */
 };
 
@@ -132,7 +148,7 @@ static bool run_along(struct prefix *p, struct prefix_draft *r, const char *name
 /* The first n elements of each line, from left to right. */
 static bool run(struct prefix *p, struct prefix_draft *r, const char *name, int64_t n) {
   if (!n) return true;
-  if (!p->w->by_patches) return run_along(p, r, name, n);
+  if (!p->w->by_patches && p->lead == p->rows.n_live) return run_along(p, r, name, n);
   if (!begin(p, r, name, n)) return false;
   struct kir_builder *b = &r->d.b;
   int before = r->before.store >= 0 ? load(r, &r->before) : -1, a = open_row(r, neutral(p, r));
@@ -186,7 +202,8 @@ static struct lines by_block(const struct prefix *p, struct lines l, struct row_
 }
 static struct axes with_blocks(const struct prefix *p, struct row_piece of) {
   struct axes x = p->rows;
-  x.live[x.n_live] = x.n_live;
+  for (int i = x.n_live; i > p->lead; i--) x.live[i] = x.live[i - 1]; /* columns stay what is innermost */
+  x.live[p->lead] = x.n_live;
   x.extent[x.n_live++] = of.n;
   return x;
 }
@@ -194,11 +211,13 @@ static struct axes with_blocks(const struct prefix *p, struct row_piece of) {
 /* Dense, an element a block and one more for each row. */
 static struct lines lines_new(struct prefix *p) {
   struct lines l = { .dtype = p->value, .step = 1 };
-  int64_t n = p->blocks + 1;
+  int64_t n = 1;
   for (int i = p->rows.n_live - 1; i >= 0; i--) {
+    if (i == p->lead - 1) l.step = n, n *= p->blocks + 1;
     l.stride[i] = n;
     n *= p->rows.extent[i];
   }
+  if (!p->lead) l.step = n, n *= p->blocks + 1;
   l.store = store_new(p->w, n * (int64_t)weft_dtype_bytes(p->value));
   return l;
 }
@@ -237,15 +256,16 @@ static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
 
 /* The axes of the rows, and the lines of an array of them. */
 static void find_rows(struct prefix *p, const struct node *n) {
-  for (int k = 0; k < axis_of(n); k++) {
-    if (n->dims[k] == 1) continue;
+  for (int k = 0; k < n->rank; k++) {
+    if (k == axis_of(n)) p->lead = p->rows.n_live;
+    if (k == axis_of(n) || n->dims[k] == 1) continue;
     p->rows.live[p->rows.n_live] = p->rows.n_live;
     p->rows.extent[p->rows.n_live++] = n->dims[k];
   }
 }
 static struct lines lines_of(const struct prefix *p, const struct node *n, const struct place *at) {
   struct lines l = { .store = at->store, .offset = at->offset, .step = at->stride[axis_of(n)], .dtype = p->memory };
-  for (int k = 0, a = 0; k < axis_of(n); k++) if (n->dims[k] != 1) l.stride[a++] = at->stride[k];
+  for (int k = 0, a = 0; k < n->rank; k++) if (k != axis_of(n) && n->dims[k] != 1) l.stride[a++] = at->stride[k];
   return l;
 }
 

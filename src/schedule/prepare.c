@@ -537,6 +537,7 @@ bool prepare(struct work *w) {
   }
   if (!order(w)) return false;
   for (int i = 0; i < w->list->n; i++) reshape_of_scalar(w->list->node[i]); /* those that updates brought */
+  for (int i = 0; i < w->list->n; i++) prefix_look(w, w->list->node[i]);
   if (w->fuse) {
     if (work_is_for_device(w) && !folds_unmerge(w)) return false;
     count_uses(w);

@@ -217,6 +217,7 @@ bool step_loop(struct work *, struct node *);
 bool step_of_library(struct work *, struct node *); /* library_plan.c */
 /* The same of a sort of rows that stand dense in a store, of n elements each; order: where each stood in its row, as i64. */
 bool step_sort(struct work *, weft_dtype, int64_t rows, int64_t n, int from, int sorted, int order);
+void prefix_look(const struct work *, struct node *); /* before anybody asks: */
 bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 
