@@ -201,6 +201,10 @@ static inline bool ptx_is_narrow(const struct printer *p, int value, weft_dtype 
 void ptx_store(struct printer *, const char *space, weft_dtype memory, const char *address, const char *src);
 void ptx_store_value(struct printer *, const char *space, weft_dtype memory, const char *address, int value);
 void ptx_load_value(struct printer *, const char *space, weft_dtype memory, int value, const char *address);
+/* The same in two: a register for what is in memory, of values of that dtype; its bytes, which nobody waits for; and the value. */
+const char *ptx_carrier(struct printer *, weft_dtype memory, weft_dtype value);
+void ptx_load_bytes(struct printer *, const char *space, weft_dtype memory, const char *carrier, const char *address);
+void ptx_take_bytes(struct printer *, weft_dtype memory, int value, const char *carrier);
 bool ptx_is_made(const struct printer *, int value);    /* the pattern of a NaN is nobody's concern */
 void ptx_note_made(struct printer *, const struct kir_stmt *instruction); /* .. of what it gives */
 bool ptx_pattern_matters(const struct printer *, int value); /* somebody moves it as it is */

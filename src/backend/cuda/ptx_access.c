@@ -118,18 +118,36 @@ static const char *memory_type(weft_dtype d) {
   }
 }
 
-static const char *carrier(struct printer *p, weft_dtype d, const char *dst) { /* what the bytes are loaded into */
+static const char *carrier(struct printer *p, weft_dtype d, const char *dst) {
   return d == WEFT_BOOL || d == WEFT_BF16 ? ptx_own(p, OWN_WORD) : d == WEFT_F16 ? ptx_own(p, OWN_HALF) : dst;
 }
 
 #define GUARD(p) (p)->guard ? "@" : "", (p)->guard ? (p)->guard : "", (p)->guard ? " " : "" /* three texts */
 
-static void load_as(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address, bool is_made) {
-  const char *r = carrier(p, d, dst);
+void ptx_load_bytes(struct printer *p, const char *space, weft_dtype d, const char *r, const char *address) {
   ptx_line(p, "%s%s%sld%s.%s %s, [%s]", GUARD(p), space, memory_type(d), r, address);
+}
+
+/* What the bytes say. */
+static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *r, bool is_made) {
   if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, r);
   if (d == WEFT_BF16) ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
   if (d == WEFT_F16) ptx_from_f16(p, dst, r, is_made);
+}
+
+static void load_as(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address, bool is_made) {
+  const char *r = carrier(p, d, dst);
+  ptx_load_bytes(p, space, d, r, address);
+  unpack(p, d, dst, r, is_made);
+}
+
+const char *ptx_carrier(struct printer *p, weft_dtype d, weft_dtype value) {
+  return d == WEFT_BF16 || d == WEFT_F16 ? carrier(p, d, NULL) : ptx_own_of(p, value);
+}
+
+void ptx_take_bytes(struct printer *p, weft_dtype d, int value, const char *r) {
+  if (d == WEFT_BF16 || d == WEFT_F16) unpack(p, d, ptx_val(p, value), r, d == WEFT_F16 && !ptx_pattern_matters(p, value));
+  else ptx_mov(p, (weft_dtype)p->k->vals[value].dtype, ptx_val(p, value), r);
 }
 
 void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address) {

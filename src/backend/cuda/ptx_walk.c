@@ -50,10 +50,11 @@ static bool may_fetch(const struct kir_stmt *loop) {
   return has(&loop->body, KIR_CARRY) && !has(&loop->body, KIR_UNTIL) && !has(&loop->body, KIR_CHECK);
 }
 
-/* An input whose elements are what a register holds: others are converted, and that waits for them. */
+/* An input whose elements are what a register holds, or halves, which are made numbers of when their turn comes. */
 static bool is_fetched(const struct printer *p, const struct kir_stmt *s) {
   const struct kir_buf *b = &p->k->bufs[s->buf];
-  return s->kind == KIR_LOAD && b->kind == KIR_IN && kir_is_register((weft_dtype)b->dtype) && b->dtype != WEFT_BOOL;
+  bool is_half = b->dtype == WEFT_BF16 || b->dtype == WEFT_F16;
+  return s->kind == KIR_LOAD && b->kind == KIR_IN && (is_half || (kir_is_register((weft_dtype)b->dtype) && b->dtype != WEFT_BOOL));
 }
 
 static int count_fetches(const struct printer *p, const struct kir_stmt *loop) {
@@ -233,7 +234,7 @@ const char *ptx_walk_address(struct printer *p, const struct kir_stmt *s) {
 
 static void fetch(struct printer *p, struct ptx_walk *w, int i) {
   const char *at = w->bytes ? ptx_textf(p, "%s+%d", w->ahead, (int)(i * w->bytes)) : w->ahead;
-  ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], at);
+  ptx_load_bytes(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], at);
   if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
 }
 
@@ -251,7 +252,7 @@ void ptx_walks_fetch(struct printer *p, struct ptx_walks *all) {
     w->ahead = ptx_own(p, OWN_LONG);
     ptx_line(p, "mov.s64 %s, %s", w->ahead, w->at);
     for (int i = 0; i < all->depth; i++) {
-      w->fetched[i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
+      w->fetched[i] = ptx_carrier(p, (weft_dtype)p->k->bufs[w->s->buf].dtype, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
       fetch(p, w, i);
     }
     fetched_all(p, w, all->depth);
@@ -262,9 +263,8 @@ void ptx_walks_fetch(struct printer *p, struct ptx_walks *all) {
 bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
   struct ptx_walk *w = walk_of(p, s);
   if (!w) return false;
-  const char *to = ptx_val(p, s->out[0]);
   if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, s->out[0], address_now(p, w)), true;
-  ptx_mov(p, (weft_dtype)p->k->vals[s->out[0]].dtype, to, w->fetched[p->walks->turn]);
+  ptx_take_bytes(p, (weft_dtype)p->k->bufs[s->buf].dtype, s->out[0], w->fetched[p->walks->turn]);
   fetch(p, w, p->walks->turn);
   if (p->walks->turn == p->walks->depth - 1) fetched_all(p, w, p->walks->depth);
   return true;
