@@ -19,6 +19,7 @@ static const struct trial trials[] = {
   { "muladd", "R=300 C=1000", 0 },
   { "where_const", "N=100000 zero=0 other=nan", 0 },
   { "reversed_write", "N=100001 two=2", 0 },
+  { "weave", "N=100001", 0 },
   { "transposed_add", "R=300 C=77", 0 },
   { "bf16_muladd", "N=100000", 0 },
   { "complex_mul", "N=5000", 0 },

@@ -425,6 +425,59 @@ TEST(cuda_rows_that_are_shifted_have_the_bits_of_the_host) {
   for (int seen = 1; seen < 4; seen++) expect_same_rows(WEFT_F32, 2, 1024 + seen, seen);
 }
 
+/* ---- arrays that stand by turns ---- */
+
+static weft_array *by_turns(int which, weft_array *x) {
+  weft_array *y = weft_cast(weft_add(weft_cast(x, WEFT_F32), weft_scalar(1)), weft_dtype_of(x)), *few = weft_slice(x, 0, 0, 1, 1);
+  if (which <= 8) return which < 2 ? x : weft_repeat(x, 1, which);
+  switch (which) {
+    case 9: return weft_stack(-1, WEFT_ARRAYS(x, y));
+    case 10: return weft_stack(-1, WEFT_ARRAYS(x, y, x));
+    case 11: return weft_stack(-1, WEFT_ARRAYS(weft_flip(x, 1), x, weft_broadcast_like(few, x), y));
+    case 12: return weft_stack(-1, WEFT_ARRAYS(weft_cast(weft_all(weft_eq(x, x), 1), WEFT_F32), weft_cast(weft_any(x, 1), WEFT_F32)));
+    default: return weft_repeat(weft_repeat(x, 0, 2), 1, 2);
+  }
+}
+
+static void expect_same_turns(weft_dtype t, int64_t rows, int64_t columns, int which, int seen) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = view(seen, t, rows, columns);
+  size_t bytes = 0;
+  void *got[2];
+  for (int device = 0; device < 2; device++) {
+    weft_set(WEFT_DEVICE, device);
+    got[device] = bits_of(by_turns(which, x), &bytes);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes))
+    test_fail(__FILE__, __LINE__, "turns %d of %s [%lld,%lld], view %d", which, weft_dtype_name(t), (long long)rows, (long long)columns, seen);
+  free(got[0]), free(got[1]);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_arrays_that_stand_by_turns_have_the_bits_of_the_host) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_U8, WEFT_F16, WEFT_I64, WEFT_E4M3, WEFT_I16 };
+  static const int64_t columns[] = { 16, 64, 1001, 17, 4096, 1, 0, 30 };
+  test_watchdog(200);
+  for (int k = 0; has_gpu() && k < 13 * 8; k++)
+    expect_same_turns(dtypes[k % 8], 1 + k % 3, columns[(k + k / 8) % 8], 2 + k % 12, k % 5);
+}
+
+TEST(cuda_stacks_along_the_last_axis_and_repeats_are_one_kernel) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = matrix(WEFT_F32, 4, 100), *z = matrix(WEFT_F32, 4, 100);
+  EXPECT_OK(weft_eval(2, (weft_array *[]){ x, z }));
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y[] = { weft_repeat(x, 1, 2), weft_stack(-1, WEFT_ARRAYS(x, z, x)) };
+  for (int k = 0; k < 2; k++) {
+    const char *plan = weft_show(1, &y[k], "plan");
+    EXPECT(plan && strstr(plan, "1 steps") && strstr(plan, "0: weave on "));
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 /* Numbers over numbers, 16 bytes of them at a time: denominators of all sizes, of which one in a group takes the long way for all. */
 TEST(cuda_quotients_of_numbers_have_the_bits_of_the_host) {
   static const float ends[] = { 0, -0.0f, 1, -1, 0x1p-149f, 0x1p-126f, 0x1p-60f, 0x1.fffffep-61f, 0x1p60f, 0x1.000002p60f, 0x1.fffffep127f,

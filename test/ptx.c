@@ -287,6 +287,24 @@ TEST(ptx_of_layer_norm_is_the_golden_one) { expect_golden(test_kernel("layer_nor
 TEST(ptx_of_a_nan_constant_is_the_golden_one) { expect_golden(test_kernel("where_const")); }
 TEST(ptx_of_a_scatter_of_products_is_the_golden_one) { expect_golden(parse_one(scatter_prod)); }
 
+/* Of four lanes of a thread eight numbers are neighbours. */
+TEST(ptx_of_stores_by_turns_stores_16_bytes_at_a_time) {
+  static const char *const texts[] = { "y[2*i] = %1 store y[2*i+1] = %2", "y[3*i] = %1 store y[3*i+1] = %2", "y[2*i+1] = %1 store y[2*i] = %2" };
+  for (int n = 0; n < 3; n++) {
+    struct text t = { 0 }, out = { 0 };
+    struct ptx_plan plan;
+    const char *why = "";
+    text_addf(&t, "kernel turns { size N in x:f32[N] out y:f32[3*N] lane i in N { %%1 = load x[i] %%2 = neg(%%1) store %s } }", texts[n]);
+    struct kir_kernel *k = parse_one(text_of(&t));
+    bool is_printed = k && print(k, &out, &plan, &why);
+    EXPECT(is_printed);
+    if (is_printed) EXPECT(!!strstr(text_of(&out), "st.global.v4.b32") == (n == 0));
+    if (is_printed) ptx_plan_free(&plan);
+    text_free(&t), text_free(&out);
+    kir_free(k);
+  }
+}
+
 /* ---- Launches ----------------------------------------------------------------------------------------------------------- */
 
 static const struct ptx_machine h200 = { 132, 227 << 10 };

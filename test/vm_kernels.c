@@ -71,6 +71,10 @@ static void reversed_write(struct vm_case *c) {
   case_arg_f32(c, "two", 2);
   for (int64_t i = 0; i < N; i++) y[N - 1 - i] = 2 * x[i];
 }
+static void weave(struct vm_case *c) {
+  F(a); F(b); WANT(y); N(N);
+  for (int64_t i = 0; i < N; i++) y[3 * i] = a[i], y[3 * i + 1] = b[i], y[3 * i + 2] = -a[i];
+}
 static void transposed_add(struct vm_case *c) {
   F(a); F(b); WANT(y); N(R); N(C);
   for (int64_t i = 0; i < R * C; i++) y[i] = a[i] + b[i % C * R + i / C];
@@ -574,6 +578,7 @@ static const struct row rows[] = {
   {"muladd", muladd, 0, 0, "a b c", FEWER},
   {"where_const", where_const, 0, 0, "z", SHORTER},
   {"reversed_write", reversed_write, 0, 0, "x", LENGTHS},
+  {"weave", weave, 0, 0, "a b", LENGTHS},
   {"transposed_add", transposed_add, 0, 0, "a b", FEWER},
   {"bf16_muladd", bf16_muladd, 0, 0, "a b c", SHORTER},
   {"complex_mul", complex_mul, 0, 0, "a b", SHORTER},

@@ -196,7 +196,25 @@ static bool copy_operand(struct work *w, const struct node *x, const struct plac
   return place_needed(w, x, &from) && step_copy(w, (weft_dtype)x->dtype, x->rank, x->dims, &from, to);
 }
 
+/* Of a device, whose threads write neighbours: operands of one element along the last axis, none of which is there already. */
+static bool emit_woven(struct work *w, struct node *n, bool *is_done) {
+  struct place from[WOVEN_MOST], to = w->item[n->slot].place;
+  int axis = ((const struct axis_attr *)n->attr)->axis;
+  *is_done = false;
+  if (!work_is_for_device(w) || n->n_in > WOVEN_MOST || to.stride[axis] != 1) return true;
+  for (int k = 0; k < n->n_in; k++) {
+    if (n->in[k]->dims[axis] != 1 || stands_in(w, n->in[k], n, to.offset + k)) return true;
+    if (!place_needed(w, n->in[k], &from[k])) return false;
+    from[k].stride[axis] = 0; /* of one element, and as good as any other */
+  }
+  *is_done = places_weave(n->rank, n->in[0]->dims, n->n_in, from, &to);
+  return !*is_done || step_weave(w, (weft_dtype)n->dtype, n->rank, n->in[0]->dims, n->n_in, from, &to);
+}
+
 static bool emit_concat(struct work *w, struct node *n) {
+  bool is_done;
+  if (!emit_woven(w, n, &is_done)) return false;
+  if (is_done) return true;
   struct place to = w->item[n->slot].place;
   int axis = ((const struct axis_attr *)n->attr)->axis;
   for (int k = 0; k < n->n_in; k++) {

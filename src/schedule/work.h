@@ -205,6 +205,11 @@ bool step_group(struct work *, struct group *);
  * cut. */
 bool fold_is_narrow(const struct work *, bool is_columns, int64_t around, int64_t lanes, int64_t n);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
+/* The elements of n arrays of these sizes stand by turns in one, of which `to` is where the first begins: n to the next along their
+ * last axis. */
+enum { WOVEN_MOST = 8 };
+bool places_weave(int rank, const dim dims[], int n, const struct place from[], const struct place *to); /* they do stand so */
+bool step_weave(struct work *, weft_dtype, int rank, const dim dims[], int n, const struct place from[], const struct place *to);
 bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
 enum kir_op scatter_combines(const struct node *); /* or KIR_SET */

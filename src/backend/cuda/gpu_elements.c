@@ -5,6 +5,7 @@
  * the loop are printed ahead of all else (ptx_early_loads), so that they are under way together; folds are left to whoever
  * calls. */
 #include "backend/cuda/gpu_wide.h"
+#include "base/least.h"
 #include <string.h>
 
 static bool names_wide(struct printer *p, const struct kir_stmt *s) {
@@ -141,13 +142,25 @@ void ptx_wide_statement(struct printer *p, const struct kir_stmt *s, const struc
   p->reg = p->wide[0];
 }
 
+/* Stores by turns, all of them at once: the last one. NULL: s is the first of none. */
+static const struct kir_stmt *woven(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *loop, int e, int each) {
+  int axis, n = each > 1 ? ptx_is_woven(p->k, p->shape, s, loop->var, &axis) : 0;
+  int width = n ? kir_width(ptx_memory_of(p, s)) : 0, words = n * each * (int)least(4, width) / 4;
+  if (!n || words > PTX_WIDE || width * each < 16) return NULL; /* fewer bytes are not aligned to 16 */
+  ptx_store_woven(p, s, n, e, each);
+  while (--n) s = s->next;
+  return s;
+}
+
 /* The statements of a lane loop but for folds and early loads, on elements e .. e + each - 1. */
 void ptx_element_body(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+  for (const struct kir_stmt *s = loop->body.first, *last; s; s = s->next) {
     if (s->kind == KIR_FOLD || s->kind == KIR_KEEP || ptx_is_early(p, s, loop)) continue;
     if (e && is_same_for_all(p, s)) continue;
-    ptx_wide_statement(p, s, loop, e, each, w);
+    if ((last = woven(p, s, loop, e, each))) s = last;
+    else ptx_wide_statement(p, s, loop, e, each, w);
   }
+  p->reg = p->wide[0];
 }
 
 void ptx_early_loads(struct printer *p, const struct kir_stmt *loop, int e, int each) {

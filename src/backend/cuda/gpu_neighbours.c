@@ -24,6 +24,32 @@ bool ptx_is_neighbours(const struct printer *p, const struct kir_stmt *s, const 
   return is_access && ptx_is_in_memory(p->k, s->buf) && ptx_axis_along(p->shape, s, lane->var) >= 0;
 }
 
+/* lane times n and k more: n, or 0. */
+static int turns(struct kir_lin l, int lane, int64_t k) {
+  bool has_more = l.n == 2 && !l.term[0].n;
+  if (l.n != 1 + has_more || (has_more ? l.term[0].coef : 0) != k) return 0;
+  const struct kir_term *t = &l.term[l.n - 1];
+  return t->n == 1 && t->val[0] == lane && t->coef > 1 && t->coef <= PTX_WIDE ? (int)t->coef : 0;
+}
+
+/* Store k of those that stand by turns along this axis. */
+static int turns_of(const struct kir_stmt *s, const struct kir_stmt *first, int lane, int axis, int64_t k) {
+  if (!s || s->kind != KIR_STORE || s->op != KIR_SET || s->buf != first->buf) return 0;
+  for (int d = 0; d < s->n_at; d++)
+    if (d != axis && (survey_mentions(s->at[d], lane) || !kir_lin_equal(s->at[d], first->at[d]))) return 0;
+  return turns(s->at[axis], lane, k);
+}
+
+int ptx_is_woven(const struct kir_kernel *k, const struct shape_class *shape, const struct kir_stmt *first, int lane, int *axis) {
+  if (first->kind != KIR_STORE || !ptx_is_in_memory(k, first->buf)) return 0;
+  for (*axis = 0; *axis < first->n_at && !survey_mentions(first->at[*axis], lane);) ++*axis;
+  if (*axis == first->n_at || shape->stride[first->buf][*axis] != STRIDE_1) return 0;
+  int n = turns_of(first, first, lane, *axis, 0);
+  const struct kir_stmt *s = first;
+  for (int i = 1; i < n; i++) if (turns_of(s = s->next, first, lane, *axis, i) != n) return 0;
+  return n;
+}
+
 static const char *guard(struct printer *p) { return p->guard ? ptx_textf(p, "@%s ", p->guard) : ""; }
 
 static const char *list(struct printer *p, int n, const char *const r[]) {
@@ -140,29 +166,31 @@ static void rounded_pairs(struct printer *p, int of, int n, const int element[],
   }
 }
 
+/* Value v becomes element i of those in the registers r, which are words of elements of 1 and 2 bytes. */
+static void put_part(struct printer *p, weft_dtype d, int v, int i, const char *r[]) {
+  int width = kir_width(d), a_word = width < 4 ? 4 / width : 1;
+  const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
+  const char *part = width < 4 ? ptx_small_pattern(p, d, v, x) : x;
+  if (d == WEFT_BF16 && i % 2) {
+    const char *both = ptx_own(p, OWN_WORD);
+    ptx_line(p, "prmt.b32 %s, %s, %s, 0x7632", both, r[i / 2], part); /* the upper halves */
+    part = both;
+  } else if (i % a_word) {
+    const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
+    ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));
+    ptx_line(p, "or.b32 %s, %s, %s", both, r[i / a_word], up);
+    part = both;
+  }
+  r[i / a_word] = part;
+}
+
 void ptx_store_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
   weft_dtype d = ptx_memory_of(p, s);
   int width = kir_width(d), v = s->in[0], a_word = width < 4 ? 4 / width : 1;
   int of = d == WEFT_BF16 && n % 2 == 0 ? rounded(p, v) : -1;
   const char *r[PTX_WIDE] = { 0 };
   if (of >= 0) rounded_pairs(p, of, n, element, r);
-  for (int i = 0; i < n && of < 0; i++) {
-    p->reg = p->wide[element[i]];
-    const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
-    if (width >= 4) { r[i] = x; continue; }
-    const char *part = ptx_small_pattern(p, d, v, x);
-    if (d == WEFT_BF16 && i % 2) {
-      const char *both = ptx_own(p, OWN_WORD);
-      ptx_line(p, "prmt.b32 %s, %s, %s, 0x7632", both, r[i / 2], part); /* the upper halves */
-      part = both;
-    } else if (i % a_word) {
-      const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
-      ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));
-      ptx_line(p, "or.b32 %s, %s, %s", both, r[i / a_word], up);
-      part = both;
-    }
-    r[i / a_word] = part;
-  }
+  for (int i = 0; i < n && of < 0; i++) p->reg = p->wide[element[i]], put_part(p, d, v, i, r);
   ptx_access_pieces(p, false, space, at, n / a_word, width < 4 ? 4 : width, r);
 }
 
@@ -175,4 +203,17 @@ void ptx_store_neighbours(struct printer *p, const struct kir_stmt *s, int e, in
     return;
   }
   ptx_store_each(p, s, ptx_space(p, s->buf), ptx_address(p, s->buf, s->at), each, element);
+}
+
+void ptx_store_woven(struct printer *p, const struct kir_stmt *first, int n, int e, int each) {
+  weft_dtype d = ptx_memory_of(p, first);
+  int width = kir_width(d), a_word = width < 4 ? 4 / width : 1, at = 0;
+  const char *r[PTX_WIDE] = { 0 };
+  for (int i = 0; i < each; i++) {
+    const struct kir_stmt *s = first;
+    for (int k = 0; k < n; k++, s = s->next) p->reg = p->wide[e + i], put_part(p, d, s->in[0], at++, r);
+  }
+  p->reg = p->wide[e];
+  const char *to = ptx_address(p, first->buf, first->at);
+  ptx_access_pieces(p, false, ptx_space(p, first->buf), to, at / a_word, width < 4 ? 4 : width, r);
 }

@@ -24,7 +24,10 @@ static bool begins_alike(const struct kir_kernel *k, const struct kir_stmt *a, c
 
 /* An access of a lane loop: notes what has to be aligned for it, or that the kernel cannot go so. */
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
-  int d = ptx_is_in_memory(l->s->k, s->buf) ? ptx_axis_along(l->shape, s, lane->var) : -1;
+  int d = ptx_is_in_memory(l->s->k, s->buf) ? ptx_axis_along(l->shape, s, lane->var) : -1, woven;
+  bool by_turns = d < 0 && ptx_is_woven(l->s->k, l->shape, s, lane->var, &woven);
+  if (by_turns) d = woven;
+  if (by_turns && l->s->is_cooperative) l->can = false; /* a row would have to be aligned from its beginning */
   int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
   struct ptx_wide *w = l->w;
   if (s->kind == KIR_STORE && survey_is_own(l->s, s->buf)) { /* into a copy, which is dense and aligned whatever the output is */

@@ -37,6 +37,9 @@ bool ptx_is_only(struct kir_lin, int value); /* it is just this value */
 /* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
 int ptx_axis_along(const struct shape_class *, const struct kir_stmt *, int lane);
 bool ptx_is_neighbours(const struct printer *, const struct kir_stmt *, const struct kir_stmt *lane);
+/* Stores of a lane loop, one behind the other, whose elements stand by turns: y[n a], y[n a + 1] .. y[n a + n - 1] for lane a. The
+ * first of them: n; 0: it is none. `axis`: along which they are neighbours. */
+int ptx_is_woven(const struct kir_kernel *, const struct shape_class *, const struct kir_stmt *, int lane, int *axis);
 /* n registers of `width` bytes, 4 or 8, loaded from or stored to that address and what follows, 16 bytes at a time. */
 void ptx_access_pieces(struct printer *, bool is_load, const char *space, const char *at, int n, int width, const char *const r[]);
 /* dst = part i of the word, of a dtype of 1 or 2 bytes. is_made: the pattern of a NaN does not matter. */
@@ -51,6 +54,7 @@ void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space,
 void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
 void ptx_load_neighbours(struct printer *, const struct kir_stmt *, int e, int each); /* elements e .. e + each - 1 */
 void ptx_store_neighbours(struct printer *, const struct kir_stmt *, int e, int each);
+void ptx_store_woven(struct printer *, const struct kir_stmt *first, int n, int e, int each);
 
 /* gpu_elements.c: statements on the elements of a thread. */
 bool ptx_name_elements(struct printer *, int n); /* registers for n elements of each value of lane loops. False: refused */
