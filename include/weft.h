@@ -853,8 +853,9 @@ WEFT_MUST weft_status weft_read(weft_array *, weft_dtype, void *dst, size_t byte
 WEFT_MUST weft_status weft_eval(int n, weft_array *const[]);        /* compute and store */
 WEFT_MUST weft_status weft_eval_async(int n, weft_array *const[]);  /* the same, but return once it is started */
 WEFT_MUST weft_status weft_wait(int n, weft_array *const[], double seconds);
-                                  /* until ready, or TIMEOUT; seconds < 0: for ever. n = 0: all this thread started; also
-                                     says, once, what failed of it that nobody has seen, and each fetch that did */
+                                  /* until ready, or TIMEOUT; seconds < 0: for ever. What nobody has started is not waited for.
+                                     n = 0: all this thread started; also says, once, what failed of it that nobody has seen,
+                                     and fetches that did: of several the first */
 weft_array *weft_to(weft_array *, int device);  /* x on that device: what is computed from it runs there, and nowhere else until
                                      weft_to brings it away; -1: on none in particular, so it runs where the thread
                                      says (WEFT_DEVICE). In the body of a loop, which runs in one place, it is x */

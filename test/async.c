@@ -111,6 +111,34 @@ TEST(a_fetch_that_fails_in_the_background_is_heard_of_when_all_is_awaited) {
   weft_scope_discard(s);
 }
 
+/* Two scopes that have failed and, as jobs come one after the other, are known to have. */
+static void fail_twice(weft_array *w, float got[2]) {
+  for (int i = 0; i < 2; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_fetch(out_of_range(w), WEFT_F32, &got[i], sizeof got[i]);
+    EXPECT_OK(weft_scope_close_async(step));
+  }
+  weft_array *after = weft_add(w, w);
+  EXPECT_OK(weft_eval_async(1, &after));
+  EXPECT_OK(weft_wait(1, &after, -1));
+}
+
+TEST(who_waits_for_an_array_hears_nothing_of_what_failed_beside_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *lazy = weft_add(w, weft_scalar(1)), *y = out_of_range(w), *all[] = { w, lazy };
+  float got[2] = { 77, 77 };
+  fail_twice(w, got);
+  EXPECT_OK(weft_eval_async(1, &y));
+  EXPECT_INT(weft_wait(1, &y, -1), WEFT_ERR_INDEX);
+  EXPECT_OK(weft_wait(1, &lazy, -1));
+  EXPECT_OK(weft_wait(2, all, -1));
+  EXPECT_INT(weft_state_of(lazy, NULL), WEFT_LAZY);
+  EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_INDEX);
+  EXPECT(got[0] == 77 && got[1] == 77);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
 /* An update that fails and is seen to, before or after a fetch of another scope fails, which nobody sees. */
 TEST(a_failure_that_nobody_has_seen_is_told_though_one_before_it_has_been_seen) {
   for (int order = 0; order < 3; order++)

@@ -236,6 +236,23 @@ TEST(what_is_stopped_in_the_background_is_lazy_again_and_says_so) {
   weft_scope_discard(s);
 }
 
+TEST(what_was_stopped_says_so_to_who_waits_for_it_and_to_nobody_else) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = counting(1000000000), *z = counting(1000), *lazy = counting(1001), *both[] = { z, y };
+  __atomic_store_n(&flag, 1, __ATOMIC_RELAXED);
+  weft_cancel_when(&flag);
+  EXPECT_OK(weft_eval_async(1, &y));
+  weft_cancel_when(NULL);
+  EXPECT_OK(weft_eval_async(1, &z));
+  EXPECT_OK(weft_wait(1, &z, -1)); /* behind y, which has been given up */
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+  EXPECT_OK(weft_wait(1, &lazy, -1));
+  EXPECT_INT(weft_wait(2, both, -1), WEFT_ERR_CANCELLED);
+  EXPECT_OK(weft_wait(2, both, -1));
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
 TEST(what_is_stopped_while_it_waits_for_another_thread_gives_up_waiting) {
   weft_scope *s = weft_scope_open();
   weft_array *y = counting(1000000000), *z = weft_add(y, y);

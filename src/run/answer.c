@@ -217,12 +217,14 @@ static weft_status wait_for_all(double seconds) {
   return finish(f ? failure_status(f) : WEFT_OK, f);
 }
 
-static bool some_lazy(int n, struct node *const node[]) {
-  for (int i = 0; i < n; i++) if (atomic_load(&node[i]->state) == NODE_LAZY) return true;
-  return false;
+/* What has been cancelled is lazy again: then the job that was started for it says why nothing has come. What has never been
+ * started has no such job, and other arrays' failures are none of its. */
+static struct failure *why_lazy(int n, struct node *const node[]) {
+  struct failure *f = NULL;
+  for (int i = 0; i < n && !f; i++) if (atomic_load(&node[i]->state) == NODE_LAZY) f = job_failure_of(node[i]);
+  return f;
 }
 
-/* What has been cancelled is lazy again: then it is this thread's last failure that says why nothing has come. */
 weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   struct failure *f = NULL;
   double end = clock_seconds() + seconds;
@@ -236,7 +238,7 @@ weft_status weft_wait(int n, weft_array *const a[], double seconds) {
     double left = clock_left(seconds, end);
     if (status == WEFT_OK) status = values_await(n, node, left, &f);
     if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
-    if (status == WEFT_OK && some_lazy(n, node) && (f = job_failure())) status = failure_status(f);
+    if (status == WEFT_OK && (f = why_lazy(n, node))) status = failure_status(f);
     nodes_release(n, node);
   }
   mem_free(node);

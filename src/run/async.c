@@ -286,6 +286,23 @@ struct failure *job_failure(void) {
   return first_one;
 }
 
+static bool is_started_for(const struct job *j, const struct node *n) {
+  int i = 0;
+  while (i < j->n && j->serial[i] != n->serial) i++;
+  return i < j->n;
+}
+
+/* The job stays: once its failure has been told it is one that has been seen, and goes as those do. */
+struct failure *job_failure_of(const struct node *n) {
+  uint64_t me = caller()->id;
+  pthread_mutex_lock(&lock);
+  struct job *j = ended;
+  while (j && !(j->thread == me && j->failure && !failure_seen(j->failure, false) && is_started_for(j, n))) j = j->next;
+  struct failure *f = j ? failure_retain(j->failure) : NULL;
+  pthread_mutex_unlock(&lock);
+  return f;
+}
+
 /* Nobody will look: its jobs go on without a master. */
 void jobs_leave(void) {
   uint64_t me = caller()->id;

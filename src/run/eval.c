@@ -278,7 +278,7 @@ struct failure *eval_look(int n, struct node *const target[]) {
  * what reads a name does not fail, as it is still to be used where the name is one of something. */
 static bool start(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
   bool reads_names = false;
-  struct eval *e = mem_alloc(sizeof *e);
+  struct eval *e = mem_alloc(sizeof *e + (size_t)n * sizeof *e->job.serial);
   if (!e || !eval_begin(e, n, target, o)) return mem_free(e), *failure = eval_no_memory(), true;
   graph_lock();
   struct failure *f = look_ahead(n, target, o->n_heirs ? NULL : &reads_names);
@@ -288,6 +288,8 @@ static bool start(int n, struct node *const target[], const struct eval_options 
   for (int i = 0; is_started && i < n; i++) if (eval_device(target[i])) device_started();
   e->job.run = run_job;
   e->job.end = end_job;
+  e->job.n = n, e->job.serial = (uint64_t *)(e + 1);
+  for (int i = 0; i < n; i++) e->job.serial[i] = target[i]->serial;
   if (is_started) return job_start(&e->job), true;
   eval_free(e);
   mem_free(e);

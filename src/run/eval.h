@@ -75,6 +75,8 @@ struct job {
   void (*end)(struct job *);            /* releases what it holds; its own block, from mem_alloc, goes afterwards */
   struct eval_settings settings;
   uint64_t thread;                      /* the caller that started it; 0: it has ended */
+  int n;                                /* arrays that it was started for; an update or a fetch is none */
+  uint64_t *serial;                     /* of their nodes, in the job's own block: it holds them no longer once it has ended */
   struct failure *failure;
   struct verdict *verdict;              /* of what it has enqueued; NULL: nothing is open */
   bool needs_caller;                    /* it has been put off: whoever waits runs it */
@@ -89,6 +91,7 @@ bool job_put_off(void);                 /* true: it runs in the background and m
 bool job_is_put_off(void);              /* the one that this thread is running */
 bool job_wait(double seconds);          /* until none that this thread started is left; false: timed out */
 struct failure *job_failure(void);      /* of the first job of this thread that failed unnoticed; with a reference, or NULL */
+struct failure *job_failure_of(const struct node *); /* the same of those that were started for it; the others are told later */
 bool job_is_stuck(void);                /* after a fork: there are jobs, and nobody who does them */
 void job_resume(void);                  /* they go on, if need be here and now; graph lock not held */
 
