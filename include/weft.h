@@ -750,7 +750,8 @@ void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_
 void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]);
                                                    /* dy = J dx, forward mode */
 void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]);
-                                                   /* ys[r] = y with xs[r] in place of x, for every r along axis 0 */
+                                                   /* ys[r] = y with xs[r] in place of x, for every r along axis 0. What no row
+                                                      reads is not looked at: not x itself, nor what a call does not read */
 weft_array *weft_stop_gradient(weft_array *);      /* x, with derivative 0 */
 
 void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]);

@@ -199,6 +199,40 @@ TEST(a_calls_result_that_does_not_depend_on_the_mapped_name_is_the_same_in_every
   weft_scope_discard(scope);
 }
 
+/* f(a, b) = b size(a), of which nobody reads a. */
+static weft_function *times_size(void) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), weft_input(WEFT_F64, WEFT_DIMS(3)) };
+  return weft_compile(body, 2, in, WEFT_ARRAYS(weft_mul(in[1], weft_cast(weft_size(in[0], 0), WEFT_F64))));
+}
+
+/* b size(x[i + 6]) in every row of i, written out or called; twice: by a call of what another has given. */
+static weft_array *mapped_sizes(weft_function *f, bool is_called, bool is_twice, weft_array *i, weft_array *rows) {
+  weft_array *x = f64s(6, (double[]){ 1, 2, 3, 4, 5, 6 }), *b = f64s(3, (double[]){ 1, 2, 3 }), *y = b, *ys;
+  weft_array *a = at_indices(x, weft_add(i, weft_integer(6)));
+  for (int k = 0; k <= is_twice; k++) {
+    if (is_called) weft_call(f, WEFT_ARRAYS(a, y), 1, &y);
+    else y = weft_mul(y, weft_cast(weft_size(a, 0), WEFT_F64));
+  }
+  weft_map(1, &i, &rows, 1, &y, &ys);
+  return ys;
+}
+
+/* Zeros, which stand in the place of a name, are out of range, too. */
+TEST(a_map_of_a_call_looks_at_what_is_read_in_its_rows_alone_as_if_it_was_written_out) {
+  const int64_t bad[] = { 0, 9 }, good[] = { -1, -6 }, rows[][4] = { { -1, -2, -6, -5 }, { -1, -2, 0, 9 } };
+  for (int how = 0; how < 16; how++) {
+    weft_scope *scope = weft_scope_open();
+    bool is_name = how & 1, is_called = how & 2, is_twice = how & 4, has_bad_row = how & 8;
+    weft_array *i = is_name ? weft_input(WEFT_I64, WEFT_DIMS(2)) : weft_from(WEFT_I64, WEFT_DIMS(2), has_bad_row ? good : bad);
+    weft_array *to = weft_from(WEFT_I64, WEFT_DIMS(2, 2), rows[has_bad_row]);
+    weft_array *ys = mapped_sizes(times_size(), is_called, is_twice, i, to);
+    if (is_twice) EXPECT_F64(ys, 4, 8, 12, 4, 8, 12);
+    else EXPECT_F64(ys, 2, 4, 6, 2, 4, 6);
+    weft_scope_discard(scope);
+  }
+}
+
 TEST(a_loop_inside_a_mapped_loop_may_have_results_that_are_not_mapped) {
   weft_scope *scope = weft_scope_open();
   weft_array *z = weft_input(WEFT_F64, WEFT_DIMS(2, 2));

@@ -82,18 +82,39 @@ static bool mark(struct expansion *e, int (*is_one)(struct weft_function *, cons
   return true;
 }
 
+/* By node: whether what it is computed from has a wall in it. A size is no value of one. NULL: out of memory. */
+static bool *of_walls(const struct subgraph *g, int n_walls) {
+  bool *is = mem_alloc((size_t)g->n + 1);
+  for (int j = 0; is && j < n_walls; j++) if (g->wall[j] >= 0) is[g->wall[j]] = true;
+  for (int i = 0; is && i < g->n; i++)
+    for (int at = g->first[i]; at < g->first[i + 1] && g->node[i]->op->kind != OP_SIZE; at++) is[i] |= is[g->operand[at]];
+  return is;
+}
+
+/* Unmarks the calls that read no wall. */
+static bool spare_others(struct expansion *e, int n_walls, bool *some) {
+  bool *is = *some ? of_walls(&e->c.g, n_walls) : NULL;
+  if (*some && !is) return no_memory(&e->c);
+  *some = false;
+  for (int i = 0; is && i < e->c.g.n; i++) *some |= e->is_expanded[i] &= is[i];
+  mem_free(is);
+  return true;
+}
+
 static bool end(struct expansion *e, int n, struct node *out[], struct failure **failure) {
   mem_free(e->is_expanded);
   return copy_end(&e->c, n, out, failure);
 }
 
-/* Which calls are expanded: those that `is_one` says, NULL: all; not beyond walls, and not below nodes with a smaller serial. */
+/* Which calls are expanded: those that `is_one` says, NULL: all; not beyond walls, and not below nodes with a smaller serial.
+ * spares_others: only those that read a wall. */
 struct wanted {
   int (*is_one)(struct weft_function *, const void *);
   const void *ctx;
   int n_walls;
   struct node *const *wall;
   uint64_t oldest;
+  bool spares_others;
 };
 
 /* The targets anew, with such calls expanded: they are replaced, with their references. *some: there were any. */
@@ -103,6 +124,7 @@ static struct failure *expand_seen(const struct wanted *w, int n, struct node *t
   if (!out) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory");
   struct expansion e = { 0 };
   bool ok = copy_begin(&e.c, n, target, w->n_walls, w->wall, w->oldest) && mark(&e, w->is_one, w->ctx, some);
+  if (ok && w->spares_others) ok = spare_others(&e, w->n_walls, some);
   if (ok && *some) expand_marked(&e);
   if (end(&e, n, out, &why))
     for (int j = 0; j < n; j++) node_release(target[j]), target[j] = out[j];
@@ -124,6 +146,11 @@ struct failure *expand_calls_within(uint64_t oldest, int n_walls, struct node *c
 
 struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]) {
   return expand_calls_within(oldest, 0, NULL, n, target);
+}
+
+struct failure *expand_calls_of(int n, struct node *const x[], int m, struct node *y[]) {
+  const struct wanted those = { .n_walls = n, .wall = x, .oldest = oldest_of(n, x), .spares_others = true };
+  return atomic_load(&calls_some) && n ? expand_wanted(&those, m, y) : NULL;
 }
 
 /* ---- What a function has captured ---- */

@@ -36,6 +36,8 @@ bool function_expand(struct weft_function *, struct node *const in[], struct nod
  * with their references. NULL: done. */
 struct failure *expand_calls_since(uint64_t oldest, int n, struct node *target[]);
 struct failure *expand_calls_within(uint64_t oldest, int n_walls, struct node *const wall[], int n, struct node *target[]);
+/* The same of the calls between x and y, which read an x: what a result does not read of it is no part of it then. */
+struct failure *expand_calls_of(int n, struct node *const x[], int m, struct node *y[]);
 bool call_is_whole(const struct subgraph *, int i); /* node i is a call with its operands: one that is older than what was asked
                                                        for is there without them */
 /* In the graph of y, and of x itself, calls of functions that have captured an x: for derivatives by it, and maps over it, which

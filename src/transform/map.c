@@ -2,6 +2,7 @@
  * shared as they are. Elementwise nodes need no rule: their operands are broadcast along the new axis. */
 #include <string.h>
 #include "base/mem.h"
+#include "graph/function.h"
 #include "graph/recall.h"
 #include "graph/shape.h"
 #include "op/operand.h"
@@ -368,6 +369,7 @@ static struct failure *size_names(int n, struct node *x[], struct node *const xs
   return why;
 }
 
+/* A result of a call that no row changes is what the body says of it, not the call on an x that the rows replace. */
 static void map_all(int n, struct node *x[], struct node *xs[], int m, struct node *y[], weft_array *out[]) {
   struct failure *why = NULL;
   if (n && !xs[0]->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs 1 is 0-d and has no rows");
@@ -382,6 +384,7 @@ static void map_all(int n, struct node *x[], struct node *xs[], int m, struct no
   }
   struct node **ys = node_list_new(m);
   if (!why && !ys) why = no_memory();
+  if (!why) why = expand_calls_of(n, x, m, y);
   if (!why && spread(rows, NULL, n, x, xs, m, y, ys, &why))
     for (int j = 0; j < m; j++) out[j] = ys[j] ? handle_of(ys[j]) : in_every_row(y[j], rows, n, xs);
   if (why) all_bad(m, out, why);
