@@ -188,6 +188,29 @@ TEST(an_asynchronous_close_keeps_all_of_its_updates_or_none) {
   }
 }
 
+/* What is fetched and what is updated have checks of their own: an array that is there, a call, an expression. */
+TEST(a_scope_that_fails_in_the_background_fills_nothing) {
+  for (int lag = 0; lag < 3; lag++)
+    for (int kind = 0; kind < 3; kind++) {
+      far_begin(lag);
+      weft_scope *s = weft_scope_open(), *step = weft_scope_open();
+      weft_array *name = weft_input(WEFT_F32, WEFT_DIMS(N)), *out = stored(name);
+      weft_function *f = weft_compile(step, 1, &name, 1, &out);
+      weft_array *a = far_ramp(N), *x = far_ramp(N), *y;
+      float got[N] = { 77 };
+      step = weft_scope_open();
+      weft_call(f, 1, &x, 1, &y);
+      weft_update(a, at(x, N));
+      weft_fetch(kind == 0 ? x : kind == 1 ? y : plus(x, 1), WEFT_F32, got, sizeof got);
+      EXPECT_OK(weft_scope_close_async(step));
+      expect_index_error(weft_wait(0, NULL, 10));
+      EXPECT(got[0] == 77 && got[N - 1] == 0);
+      expect_index_error(weft_check(a));
+      weft_scope_discard(s);
+      far_end();
+    }
+}
+
 TEST(a_close_that_waits_commits_nothing_if_a_check_fails) {
   far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open(), *step;

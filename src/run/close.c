@@ -81,14 +81,15 @@ static struct failure *fetch_all(const struct closing *c) {
   return f;
 }
 
-/* A fetch that does not fit is found before anything runs, where the sizes are known. */
+/* A fetch that does not fit is found before anything runs, where the sizes are known. A job waits for the device only if it
+ * fetches: what it fills cannot be taken back, so nothing may be left that fails. */
 static struct failure *compute(const struct closing *c) {
   struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .has_names = c->has_names, .n_heirs = c->n_heirs,
                             .heir = c->heir };
   struct failure *f = c->n_heirs ? misfetch(c) : NULL;
   if (!f && c->n_heirs) f = eval_ready_call(c->n_updates + c->n_fetches, c->node, c->n_heirs, c->heir);
   if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
-  if (!f && !job_is_here()) values_await(c->n_updates + c->n_fetches, c->node, -1, &f);
+  if (!f && (c->n_fetches || !job_is_here())) values_await(c->n_updates + c->n_fetches, c->node, -1, &f);
   return f ? f : misfetch(c);
 }
 
