@@ -118,7 +118,8 @@ void        weft_scope_discard(weft_scope *);
 weft_array *weft_keep(weft_array *);                        /* moves from this scope to the one outside, still lazy;
                                                                returns it. What is further out already stays there */
 void        weft_update(weft_array *outer, weft_array *value);  /* outer := value when this scope closes, not before;
-                                                               same shape and dtype; outer is of a scope further out */
+                                                               same shape and dtype; outer is of a scope further out.
+                                                               What it was is not asked for: it may have failed */
 void        weft_fetch(weft_array *, weft_dtype, void *dst, size_t bytes); /* dst is filled, row by row, when this scope
                                                                closes; dtype and bytes must be those of the array */
 

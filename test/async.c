@@ -198,6 +198,36 @@ TEST(a_fetch_that_fails_is_told_though_its_cause_has_been_seen) {
   }
 }
 
+/* What it was is asked for by nobody, be it computed still, or failed, or known to have failed. */
+TEST(an_array_that_has_failed_may_be_given_a_value) {
+  for (int how = 0; how < 12; how++) {
+    bool is_update = how & 1, is_async = how & 2;
+    weft_scope *s = weft_scope_open(), *step = weft_scope_open();
+    weft_array *x = weft_keep(number(1)), *y = weft_keep(out_of_range(slow(x, 100))), *w = is_update ? x : y;
+    if (is_update) weft_update(x, y);
+    EXPECT_OK(weft_scope_close_async(step));
+    if (!is_update) EXPECT_OK(weft_eval_async(1, &y));
+    if (how >= 4) EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_INDEX);
+    if (how >= 8) EXPECT_INT(weft_check(w), WEFT_ERR_INDEX);
+    step = weft_scope_open();
+    weft_update(w, number(5));
+    EXPECT_OK(is_async ? weft_scope_close_async(step) : weft_scope_close(step));
+    EXPECT(read_one(w) == 5);
+    EXPECT_INT(weft_wait(0, NULL, -1), how < 4 ? WEFT_ERR_INDEX : WEFT_OK);
+    EXPECT_OK(weft_check(w));
+    weft_scope_discard(s);
+  }
+}
+
+TEST(what_is_no_array_is_given_no_value) {
+  weft_scope *s = weft_scope_open();
+  weft_array *bad = weft_add(weft_full(WEFT_F32, WEFT_DIMS(2), 1), weft_full(WEFT_F32, WEFT_DIMS(3), 1));
+  weft_scope *step = weft_scope_open();
+  weft_update(bad, number(5));
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
 TEST(what_a_failed_update_feeds_fails_with_the_first_cause) {
   weft_scope *s = weft_scope_open();
   weft_array *w = number(1), *v = number(2);

@@ -188,6 +188,26 @@ TEST(an_asynchronous_close_keeps_all_of_its_updates_or_none) {
   }
 }
 
+TEST(an_array_that_has_failed_on_a_device_may_be_given_a_value) {
+  for (int how = 0; how < 16; how++) {
+    far_begin(how & 1 ? FAR_WHEN_WAITED_FOR : 0);
+    weft_scope *s = weft_scope_open(), *step;
+    weft_array *x = far_ramp(N), *w = at(x, N);
+    EXPECT_OK(weft_eval_async(1, &w));
+    if (how & 4) expect_index_error(weft_wait(0, NULL, 10));
+    if (how & 8) expect_index_error(weft_wait(1, &w, 10));
+    for (int i = 0; i < 2; i++) {
+      step = weft_scope_open();
+      weft_update(w, plus(i ? w : x, 1));
+      EXPECT_OK(how & 2 ? weft_scope_close_async(step) : weft_scope_close(step));
+      EXPECT(last(w) == N + i);
+    }
+    EXPECT_INT(weft_wait(0, NULL, 10), how & 12 ? WEFT_OK : WEFT_ERR_INDEX);
+    weft_scope_discard(s);
+    far_end();
+  }
+}
+
 /* What is fetched and what is updated have checks of their own: an array that is there, a call, an expression. */
 TEST(a_scope_that_fails_in_the_background_fills_nothing) {
   for (int lag = 0; lag < 3; lag++)

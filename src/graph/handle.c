@@ -246,19 +246,24 @@ static struct failure *refused(weft_status status, const char *fn, int k, const 
            : fail(status, scope_origin(), "%s: the array %s", fn, why);
 }
 
+static bool is_array(const struct node *n) { return n->op != &op_bad; }
+
 static bool is_good(const struct node *n) {
-  return n->op != &op_bad && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED;
+  return is_array(n) && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED;
 }
 
-struct node *array_usable(const char *fn, int k, weft_array *a, struct failure **why) {
+static struct node *node_if(bool (*may)(const struct node *), const char *fn, int k, weft_array *a, struct failure **why) {
   if (!a) return *why = refused(WEFT_ERR_ARG, fn, k, "is NULL"), NULL;
   if (a->tag != HANDLE_ALIVE) return *why = refused(WEFT_ERR_SCOPE, fn, k, "is used after the end of its scope"), NULL;
   struct node *n = array_node(a);
-  if (is_good(n)) return n;
+  if (may(n)) return n;
   *why = failure_retain(n->failure);
   node_release(n);
   return NULL;
 }
+
+struct node *array_usable(const char *fn, int k, weft_array *a, struct failure **why) { return node_if(is_good, fn, k, a, why); }
+struct node *array_given(const char *fn, int k, weft_array *a, struct failure **why) { return node_if(is_array, fn, k, a, why); }
 
 const struct node *array_look(weft_array *a) {
   if (!a || a->tag != HANDLE_ALIVE) return NULL;

@@ -165,15 +165,13 @@ static bool add_update(struct weft_scope *s, weft_array *outer, weft_array *valu
 
 void weft_update(weft_array *outer, weft_array *value) {
   struct weft_scope *s = scope_current();
-  struct node *n[2];
-  weft_array *bad;
   struct failure *why = cannot_declare("weft_update", s);
   if (why) return scope_blame(why);
-  if (!arrays_nodes("weft_update", 2, (weft_array *[]){ outer, value }, n, &bad))
-    return miss(s, array_failure("weft_update", 0, bad));
-  why = cannot_update(s, outer, n[0], n[1]);
-  if (!why && n[1]->weak) value = weft_cast(value, n[0]->dtype);
-  nodes_release(2, n);
+  struct node *o = array_given("weft_update", 1, outer, &why), *v = o ? array_usable("weft_update", 2, value, &why) : NULL;
+  if (!why) why = cannot_update(s, outer, o, v);
+  if (!why && v->weak) value = weft_cast(value, o->dtype);
+  node_release(o);
+  node_release(v);
   if (!why && !add_update(s, outer, value)) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_update: out of memory");
   if (why) miss(s, why);
 }

@@ -99,6 +99,8 @@ bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *nod
 const struct node *array_look(weft_array *);
 void array_looked(weft_array *);
 struct node *array_usable(const char *fn, int k, weft_array *, struct failure **why); /* with a reference, or NULL: why not */
+struct node *array_given(const char *fn, int k, weft_array *, struct failure **why); /* the same of one that is to be given another
+                                                         value: the one it has may have failed */
 struct failure *array_failure(const char *fn, int k, weft_array *); /* why the k-th argument (0: the only one) is not
                                                          usable, with a reference; NULL: it is */
 void nodes_release(int n, struct node *const node[]);
