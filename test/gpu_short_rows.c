@@ -127,9 +127,17 @@ struct pooling { weft_array *x; int which; bool last; };
 
 /* [batch, channels, h, k, w, k], or with the channels last. */
 static weft_array *make_windows(void *of) {
-  static weft_array *(*const how[])(weft_array *, int) = { weft_max, weft_sum, weft_mean, weft_min, weft_prod, weft_argmax, weft_any };
+  static weft_array *(*const how[])(weft_array *, int) = { weft_max, weft_sum, weft_mean, weft_min, weft_prod, weft_argmax, weft_any, weft_sum, weft_mean,
+                                                           weft_all };
   const struct pooling *w = of;
-  weft_array *x = w->which == 6 ? weft_gt(w->x, weft_scalar(5)) : w->which == 1 || w->which == 4 ? smaller(w->x) : w->x;
+  weft_array *x = w->x;
+  switch (w->which) {
+    case 1: case 4: x = smaller(x); break;
+    case 6: case 9: x = weft_gt(x, weft_scalar(w->which == 6 ? 5 : -1)); break;
+    case 7: x = weft_where(weft_gt(x, weft_scalar(5)), smaller(x), weft_scalar(-0.0)); break;
+    case 8: x = weft_maximum(weft_mul(smaller(x), x), weft_scalar(0.3)); break; /* and something behind */
+  }
+  if (w->which == 8) return weft_add(weft_over(weft_mean, x, 2, w->last ? (int[]){ 2, 4 } : (int[]){ 3, 5 }), smaller(weft_scalar(7)));
   return weft_over(how[w->which], x, 2, w->last ? (int[]){ 2, 4 } : (int[]){ 3, 5 });
 }
 
@@ -143,9 +151,9 @@ static weft_array *make_turned(void *of) {
 static void expect_windows(weft_dtype t, int64_t k, int which, bool last, int64_t crop) {
   weft_scope *s = weft_scope_open();
   int64_t side = 48 / k * k;
-  weft_array *x = numbers(t, 4, last ? (int64_t[]){ 5, side, side, 24 } : (int64_t[]){ 20, 6, side, side + crop });
+  weft_array *x = numbers(t, 4, last ? (int64_t[]){ 8, side, side, 24 } : (int64_t[]){ 32, 6, side, side + crop });
   if (crop) x = weft_slice(x, 3, 1, side + 1, 1);
-  x = last ? weft_reshape(x, WEFT_DIMS(5, side / k, k, side / k, k, 24)) : weft_reshape(x, WEFT_DIMS(20, 6, side / k, k, side / k, k));
+  x = last ? weft_reshape(x, WEFT_DIMS(8, side / k, k, side / k, k, 24)) : weft_reshape(x, WEFT_DIMS(32, 6, side / k, k, side / k, k));
   struct pooling w = { x, which, last };
   if (!is_same(make_windows, &w) || (which < 2 && !is_same(make_turned, &w)))
     test_fail(__FILE__, __LINE__, "%s windows of %lld, program %d, channels %s", weft_dtype_name(t), (long long)k, which,
@@ -155,8 +163,8 @@ static void expect_windows(weft_dtype t, int64_t k, int which, bool last, int64_
 
 TEST(cuda_windows_of_images_have_the_bits_of_the_host) {
   test_watchdog(400);
-  for (int which = 0; has_gpu() && which < 7; which++)
-    for (int k = 2; k <= 4; k++) {
+  for (int which = 0; has_gpu() && which < 10; which++)
+    for (int k = 2; k <= 5; k += k == 2 && which % 2 ? 2 : 1) {
       expect_windows((which + k) % 2 ? WEFT_F32 : WEFT_BF16, k, which, false, k == 3);
       expect_windows((which + k) % 2 ? WEFT_BF16 : WEFT_F32, k, which, true, 0);
     }

@@ -543,6 +543,8 @@ bool prepare(struct work *w) {
     count_uses(w);
     if (w->by_patches && (!factors_take_in(w) || !join_rows(w))) return false;
     if (!sink_views(w) || !order(w)) return false;
+    count_uses(w);
+    if (work_is_for_device(w) && !windows_spell(w)) return false;
   }
   if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;
   count_uses(w);

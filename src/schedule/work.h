@@ -116,6 +116,9 @@ bool sums_join_products(struct work *);      /* false: out of memory */
 /* unmerged.c */
 bool folds_unmerge(struct work *);           /* and puts nodes in order. false: out of memory */
 
+/* spelled.c */
+bool windows_spell(struct work *);           /* and puts nodes in order. false: out of memory */
+
 /* factor.c */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
 
