@@ -425,6 +425,27 @@ TEST(cuda_rows_that_are_shifted_have_the_bits_of_the_host) {
   for (int seen = 1; seen < 4; seen++) expect_same_rows(WEFT_F32, 2, 1024 + seen, seen);
 }
 
+/* Every other element, or fewer, forwards and backwards; and results that stand so. */
+TEST(cuda_lanes_that_are_apart_have_the_bits_of_the_host) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_U8 };
+  for (int k = 0; has_gpu() && k < 24; k++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = matrix(dtypes[k % 4], 3, 1200);
+    int64_t step = (int64_t[]){ 2, -2, 3, 4, 7, -16 }[k / 4];
+    size_t bytes = 0;
+    void *got[2];
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      weft_array *a = weft_slice(x, 1, step < 0 ? -1 : 0, WEFT_END, step), *b = weft_slice(weft_flip(x, 0), 1, step < 0 ? -1 : 0, WEFT_END, step);
+      got[device] = bits_of(weft_add(weft_mul(a, b), a), &bytes);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    if (memcmp(got[0], got[1], bytes)) test_fail(__FILE__, __LINE__, "%s by %lld", weft_dtype_name(dtypes[k % 4]), (long long)step);
+    free(got[0]), free(got[1]);
+    weft_scope_discard(s);
+  }
+}
+
 /* ---- arrays that stand by turns ---- */
 
 static weft_array *by_turns(int which, weft_array *x) {

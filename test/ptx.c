@@ -416,6 +416,33 @@ TEST(ptx_rows_of_odd_lengths_go_by_16_bytes_but_for_their_ends) {
   EXPECT(!wide_shape_of(shares_of_rows(), 2048, 4095, 4095).is_wide); /* one warp would compute all exponentials once more */
 }
 
+/* Of a kernel whose x is apart by so much. */
+static bool takes_neighbours(int64_t by) {
+  struct kir_kernel *k = parse_one("kernel twice { size N in x:f32[N] out y:f32[N] lane i in N { %1 = load x[i] %2 = add(%1, %1) store y[i] = %2 } }");
+  struct shape_class class = usual_shape(k);
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  struct ptx_shape s = { 0 };
+  struct arena *a = arena_new();
+  struct bound bufs[] = { { (void *)4096, { by } }, { (void *)8192, { 1 } } };
+  const char *why = "";
+  uint64_t args[8] = { 0 };
+  class.stride[0][0] = STRIDE_ANY;
+  bool is_printed = is_ready(k) && ptx_print(k, &class, 80, &out, &plan, &why);
+  EXPECT(is_printed);
+  if (is_printed) EXPECT(ptx_shape(&plan, &h200, (int64_t[]){ 1 << 20 }, args, a, &s));
+  if (is_printed) ptx_wide_shape(&plan, &h200, (int64_t[]){ 1 << 20 }, args, bufs, &s), ptx_plan_free(&plan);
+  text_free(&out), arena_free(a), kir_free(k);
+  return s.is_wide;
+}
+
+TEST(ptx_lanes_a_few_bytes_apart_take_an_element_each) {
+  EXPECT(!takes_neighbours(2));
+  EXPECT(!takes_neighbours(-4));
+  EXPECT(takes_neighbours(5));
+  EXPECT(takes_neighbours(4096));
+}
+
 /* Whichever of the loops is the long one, there are as many threads as elements, or enough for all processors. */
 TEST(ptx_loops_inside_each_other_share_the_rows_of_the_grid) {
   static const char text[] =

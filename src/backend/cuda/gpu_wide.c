@@ -22,6 +22,15 @@ static bool begins_alike(const struct kir_kernel *k, const struct kir_stmt *a, c
   return true;
 }
 
+/* A load or store whose lanes are apart: how far is known where it is launched. */
+static void note_apart(struct ptx_wide *w, const struct shape_class *shape, const struct kir_stmt *s, int lane) {
+  for (int d = 0; d < s->n_at && w->n_apart < PTX_WIDE_BUFS; d++) {
+    if (shape->stride[s->buf][d] != STRIDE_ANY || !ptx_is_only(s->at[d], lane)) continue;
+    w->apart[w->n_apart] = s->buf;
+    w->apart_axis[w->n_apart++] = d;
+  }
+}
+
 /* An access of a lane loop: notes what has to be aligned for it, or that the kernel cannot go so. */
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
   int d = ptx_is_in_memory(l->s->k, s->buf) ? ptx_axis_along(l->shape, s, lane->var) : -1, woven;
@@ -37,6 +46,7 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
   }
   if (s->kind == KIR_STORE && (s->op != KIR_SET || l->s->bufs[s->buf].is_shared || l->s->bufs[s->buf].is_loaded)) l->can = false;
   l->has_stored |= s->kind == KIR_STORE;
+  if (d < 0 && ptx_is_in_memory(l->s->k, s->buf)) note_apart(w, l->shape, s, lane->var);
   if (d < 0) return;
   if (!w->along) w->along = s;
   l->is_alike = l->is_alike && begins_alike(l->s->k, w->along, s, d) && (!w->n_bufs || w->axis[0] == d);

@@ -90,6 +90,19 @@ static bool row_shape(const struct ptx_plan *p, const struct ptx_machine *m, int
   return s->is_wide = true;
 }
 
+/* Whether most of what is loaded and stored stands a few bytes apart, as every other element does: lanes that take one element each
+ * find them in few sectors of 32 bytes, lanes that take neighbours in one for nearly every lane. */
+static bool are_apart(const struct ptx_plan *p, const struct bound bufs[]) {
+  enum { NEAR = 16 };
+  int n = 0;
+  for (int i = 0; i < p->wide.n_apart; i++) {
+    int buf = p->wide.apart[i];
+    int64_t by = bufs[buf].stride[p->wide.apart_axis[i]], far = by < 0 ? -by : by;
+    n += far > 1 && far <= NEAR / kir_width((weft_dtype)p->bufs[buf].dtype);
+  }
+  return n && n >= p->wide.n_bufs;
+}
+
 bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *s) {
   const struct ptx_wide *w = &p->wide;
@@ -102,6 +115,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
   if (n <= ROW_LENGTH && w->again > MOST_AGAIN) shifted = false;
   if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;
+  if (!w->is_rows && are_apart(p, bufs)) return false;
   if (!w->is_rows) return spread_shape(w, m, n, s);
   return row_shape(p, m, n, aligned, shifted, s);
 }

@@ -113,6 +113,7 @@ struct ptx_plan {
     int groups;             /* of neighbours, a step apart, that a thread has at a time */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
+    int n_apart, apart[PTX_WIDE_BUFS], apart_axis[PTX_WIDE_BUFS]; /* whose lanes are apart along that axis */
   } wide;
   const char *streamed_entry; /* NULL, or an entry of long rows, of what wide says: bulk copies bring them, registers hold them */
   struct ptx_streamed {
