@@ -140,6 +140,21 @@ static weft_array *take_in_little_steps(void) {
   weft_loop_close(l);
   return y;
 }
+/* Complex products go through a loop of weft's own. */
+static weft_array *multiplied(weft_dtype d, int rank) {
+  weft_array *x = weft_cast(weft_full(WEFT_F32, rank, (int64_t[]){ 5, 4, 3 }, 1), d);
+  weft_array *i = indices(WEFT_DIMS(6), 5, 0, NULL), *k = indices(WEFT_DIMS(2, 6), 4, 2, (struct odd[]){ { 8, 4 }, { 10, -5 } });
+  weft_array *part = weft_take(x, 2, (weft_array *[]){ i, k });
+  return weft_put(x, part, weft_cast(weft_scalar(2), d), WEFT_MUL);
+}
+static weft_array *put_multiplied(void) { return multiplied(WEFT_F32, 2); }
+static weft_array *put_multiplied_complex(void) { return multiplied(WEFT_C64, 2); }
+static weft_array *put_multiplied_rows(void) { return multiplied(WEFT_C128, 3); }
+static weft_array *slope_of_complex_products(void) {
+  weft_array *v = weft_cast(weft_full(WEFT_F32, WEFT_DIMS(3), 2), WEFT_C64), *x = weft_cast(ramp(4), WEFT_C64);
+  weft_array *i = indices(WEFT_DIMS(3), 4, 1, (struct odd[]){ { 1, 9 } });
+  return slope(weft_real(weft_put(x, taken_by(x, i), v, WEFT_MUL)), v);
+}
 
 static const struct { const char *name; weft_array *(*make)(void); const char *says; } programs[] = {
   { "many", take_many, "weft_take: the index -101 at place 41234 is out of range for an axis of 100" },
@@ -168,6 +183,11 @@ static const struct { const char *name; weft_array *(*make)(void); const char *s
   { "the slope of a window", slope_of_window_before, "weft_window: the index -198 at place 0 is out of range for an axis of 100" },
   { "the slope of rows put", slope_of_rows_put, "weft_put: the index -51 at place 111 is out of range for an axis of 50" },
   { "the slope of a slope", slope_of_slope, "weft_take: the index -101 at place 41234 is out of range for an axis of 100" },
+  { "multiplied", put_multiplied, "weft_put: the index 4 at place 8 is out of range for an axis of 4" },
+  { "multiplied, complex", put_multiplied_complex, "weft_put: the index 4 at place 8 is out of range for an axis of 4" },
+  { "multiplied rows, complex", put_multiplied_rows, "weft_put: the index 4 at place 8 is out of range for an axis of 4" },
+  { "the slope of complex products", slope_of_complex_products,
+    "weft_put: the index 9 at place 1 is out of range for an axis of 4" },
   { "steps", take_in_steps, "weft_take: the index 110 at place 61 is out of range for an axis of 110 (step 3 of the loop)" },
   { "little steps", take_in_little_steps, "weft_take: the index -6 at place 1 is out of range for an axis of 5 (step 5 of the loop)" },
 };

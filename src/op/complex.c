@@ -236,18 +236,26 @@ weft_array *complex_cumprod(weft_array *x, int axis) {
   return weft_moveaxis(all, 0, axis);
 }
 
-/* One update after the other. index: of one shape I; v: of dims I + rest of x. */
-weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[]) {
-  weft_array *at[WEFT_RANK_MAX];
-  const struct node *i = index[0]->node;
-  dim flat[WEFT_RANK_MAX + 1] = { dim_count(i->rank, i->dims) };
-  int rest = v->node->rank - i->rank;
-  for (int k = 0; k < rest; k++) flat[k + 1] = v->node->dims[i->rank + k];
+/* Numbers of x's rows, [first n dims] counted through, at the indices: those out of range are told here, by their own places. */
+static weft_array *places(weft_array *x, int n, weft_array *const index[], int by) {
+  dim count = dim_count(n, x->node->dims);
+  struct node flat = { .dtype = WEFT_I64, .rank = 1, .dims = &count };
+  weft_array *number = weft_iota(array_sized_by(zeros_of(&flat), x), 0);
+  return array_take(array_reshape("weft_put", number, n, x->node->dims), n, index, by);
+}
+
+/* One update after the other, of rows that are there. index: of one shape I; v: of dims I + rest of x. */
+weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[], int by) {
+  const struct node *i = index[0]->node, *whole = x->node;
+  dim updates[WEFT_RANK_MAX + 1] = { dim_count(i->rank, i->dims) }, rows[WEFT_RANK_MAX + 1] = { dim_count(n, whole->dims) };
+  int rest = whole->rank - n;
+  for (int k = 0; k < rest; k++) updates[k + 1] = rows[k + 1] = whole->dims[n + k];
   weft_loop *loop = weft_loop_open(NULL);
-  for (int k = 0; k < n; k++) at[k] = weft_loop_each(loop, array_reshape("weft_put", index[k], 1, flat));
-  weft_array *v_i = weft_loop_each(loop, array_reshape("weft_put", v, rest + 1, flat)), *y = weft_loop_carry(loop, x);
-  weft_loop_next(loop, y, array_scatter(y, weft_mul(weft_take(y, n, at), v_i), n, at, WEFT_SET, BY_PUT));
+  weft_array *at = weft_loop_each(loop, array_reshape("weft_put", places(x, n, index, by), 1, updates));
+  weft_array *v_i = weft_loop_each(loop, array_reshape("weft_put", v, rest + 1, updates));
+  weft_array *y = weft_loop_carry(loop, array_reshape("weft_put", x, rest + 1, rows));
+  weft_loop_next(loop, y, array_scatter(y, weft_mul(weft_take(y, 1, &at), v_i), 1, &at, WEFT_SET, by));
   y = weft_loop_last(loop, y);
   weft_loop_close(loop);
-  return y;
+  return array_reshape("weft_put", y, whole->rank, whole->dims);
 }

@@ -11,7 +11,7 @@ parts_rule parts_exp, parts_log, parts_sin, parts_cos, parts_tan, parts_sinh, pa
 
 /* A fold combines one number at a time: products of pairs are loops. */
 weft_array *complex_prod(weft_array *x, int axis), *complex_cumprod(weft_array *x, int axis);
-weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[]);
+weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[], int by);
 
 weft_array *complex_unit(weft_array *z, weft_array *abs_z); /* z / |z|; 0 at 0 */
 

@@ -59,7 +59,7 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
   if (why) return array_of_bad(why, n + 2, in);
   if (dtype_is_complex(in[0]->dtype) && how == WEFT_MUL) {
     for (int k = 0; k < n + 2; k++) all[k] = array_of(in[k]);
-    return complex_scatter_mul(all[0], all[1], n, all + 2);
+    return complex_scatter_mul(all[0], all[1], n, all + 2, by);
   }
   struct node *y = scatter_node(n, in, how, by);
   nodes_release(n + 2, in);
