@@ -140,6 +140,26 @@ static weft_array *take_in_little_steps(void) {
   weft_loop_close(l);
   return y;
 }
+/* One index a step. What is taken is but multiplied, so the gradient reads the indices on the way back alone. */
+static weft_array *slope_of_steps(weft_array *x, weft_array *by, weft_array *product(weft_array *, weft_array *)) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *k = weft_loop_each(l, indices(WEFT_DIMS(5), 4, 1, (struct odd[]){ { 3, 9 } }));
+  weft_array *y = weft_loop_all(l, product(taken_by(x, k), by));
+  weft_loop_close(l);
+  return slope(y, x);
+}
+static weft_array *slope_of_little_steps(void) {
+  return slope_of_steps(weft_from(WEFT_F32, WEFT_DIMS(4), (float[]){ 1, 2, 3, 4 }), weft_scalar(2), weft_mul);
+}
+static weft_array *slope_of_large_steps(void) {
+  return slope_of_steps(weft_full(WEFT_F32, WEFT_DIMS(4, 50, 40), 0.5), weft_full(WEFT_F32, WEFT_DIMS(40, 30), 0.5), weft_matmul);
+}
+static weft_array *index_in_a_choice(void) {
+  weft_cond *choice = weft_cond_open(weft_gt(f64_of(2), f64_of(1)));
+  weft_array *x = ramp(4), *y = weft_cond_value(choice, weft_at(x, 0, weft_add(i64_of(4), i64_of(5))), weft_scalar(0));
+  weft_cond_close(choice);
+  return y;
+}
 /* Complex products go through a loop of weft's own. */
 static weft_array *multiplied(weft_dtype d, int rank) {
   weft_array *x = weft_cast(weft_full(WEFT_F32, rank, (int64_t[]){ 5, 4, 3 }, 1), d);
@@ -188,6 +208,11 @@ static const struct { const char *name; weft_array *(*make)(void); const char *s
   { "multiplied rows, complex", put_multiplied_rows, "weft_put: the index 4 at place 8 is out of range for an axis of 4" },
   { "the slope of complex products", slope_of_complex_products,
     "weft_put: the index 9 at place 1 is out of range for an axis of 4" },
+  { "a choice", index_in_a_choice, "weft_at: the index 9 at place 0 is out of range for an axis of 4" },
+  { "the slope of little steps", slope_of_little_steps,
+    "weft_take: the index 9 at place 0 is out of range for an axis of 4 (step 1 of the loop, going back)" },
+  { "the slope of large steps", slope_of_large_steps,
+    "weft_take: the index 9 at place 0 is out of range for an axis of 4 (step 1 of the loop, going back)" },
   { "steps", take_in_steps, "weft_take: the index 110 at place 61 is out of range for an axis of 110 (step 3 of the loop)" },
   { "little steps", take_in_little_steps, "weft_take: the index -6 at place 1 is out of range for an axis of 5 (step 5 of the loop)" },
 };

@@ -94,10 +94,17 @@ struct failure *failure_for(struct failure *f, const char *fn) {
   return own;
 }
 
+void text_add_step(struct text *t, int64_t step, bool is_backward) {
+  text_addf(t, " (step %lld of the loop%s)", (long long)step, is_backward ? ", going back" : "");
+}
+
 /* What the user says in a check of his own stays as it is. */
-struct failure *failure_in_step(struct failure *f, int64_t step) {
+struct failure *failure_in_step(struct failure *f, int64_t step, bool is_backward) {
+  struct text t = { 0 };
   if (f->status == WEFT_ERR_ASSERT) return f;
-  struct failure *named = fail(f->status, f->origin, "%s (step %lld of the loop)", f->message, (long long)step);
+  text_add_step(&t, step, is_backward);
+  struct failure *named = fail(f->status, f->origin, "%s%s", f->message, text_of(&t));
+  text_free(&t);
   failure_release(f);
   return named;
 }

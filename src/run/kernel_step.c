@@ -87,16 +87,16 @@ static bool given_index(const struct site *t, int64_t value, int64_t *index) {
 
 struct failure *step_index_failure(const struct step *s, int site, struct finding f, bool has_value) {
   const struct site *t = &s->site[site];
-  char value[24] = "", step[48] = "";
+  char value[24] = "";
+  struct text step = { 0 };
   int64_t place = f.place, index;
   if (t->is_told) return fail(t->status, t->origin, "%s", t->text);
   if (has_value && given_index(t, f.value, &index)) snprintf(value, sizeof value, "%lld ", (long long)index);
-  if (t->a_step) {
-    snprintf(step, sizeof step, " (step %lld of the loop)", (long long)(place / t->a_step));
-    place %= t->a_step;
-  }
-  return fail(WEFT_ERR_INDEX, t->origin, "%s: the index %sat place %lld is out of range for an axis of %lld%s", t->text, value,
-              (long long)place, (long long)t->bound, step);
+  if (t->a_step) text_add_step(&step, place / t->a_step, t->is_backward), place %= t->a_step;
+  struct failure *why = fail(WEFT_ERR_INDEX, t->origin, "%s: the index %sat place %lld is out of range for an axis of %lld%s",
+                             t->text, value, (long long)place, (long long)t->bound, text_of(&step));
+  text_free(&step);
+  return why;
 }
 
 struct failure *step_first_failure(const struct step *s, const struct finding f[]) {

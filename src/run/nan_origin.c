@@ -215,7 +215,7 @@ static struct node **step_bodies(struct search *s, struct node *loop, struct nod
 static void name_step(struct search *s, const struct loop *l, int64_t step) {
   struct text t = { 0 };
   if (l->is_branch) return;
-  text_addf(&t, " (step %lld of the loop%s)", (long long)step, l->is_backward ? ", going back" : "");
+  text_add_step(&t, step, l->is_backward);
   text_add(&t, text_of(&s->steps));
   text_free(&s->steps);
   s->steps = t;

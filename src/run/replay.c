@@ -54,7 +54,7 @@ static struct failure *check_count(int64_t most) {
 
 /* Which step it was; a choice has none. */
 static struct failure *in_step(const struct replay *l, struct failure *f, int64_t step) {
-  return l->is_branch ? f : failure_in_step(f, step);
+  return l->is_branch ? f : failure_in_step(f, step, l->is_backward);
 }
 
 /* ---- on the host ---- */

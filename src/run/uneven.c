@@ -123,7 +123,7 @@ static struct failure *steps(struct uneven *u) {
   bool stop = false;
   for (; u->taken < u->most && !stop; u->taken++) {
     struct failure *f = step(u, &stop);
-    if (f) return u->l->is_branch ? f : failure_in_step(f, u->taken);
+    if (f) return u->l->is_branch ? f : failure_in_step(f, u->taken, u->l->is_backward);
   }
   return NULL;
 }

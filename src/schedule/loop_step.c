@@ -61,7 +61,8 @@ static struct replay *replay_new(struct body *b) {
   struct replay *r = work_take(w, sizeof *r);
   if (!r) return NULL;
   *r = (struct replay){ .n_seq = l->n_seq, .n_carry = l->n_carry, .n_const = l->n_const, .n_all = l->n_all,
-                        .has_until = l->until != NULL, .is_branch = l->is_branch, .steps = b->steps };
+                        .has_until = l->until != NULL, .is_branch = l->is_branch, .is_backward = l->is_backward,
+                        .steps = b->steps };
   r->in = work_take(w, sizeof *r->in * (size_t)(m + 1));
   r->leaf_size = work_take(w, sizeof *r->leaf_size * (size_t)(m + 1));
   r->all = work_take(w, sizeof *r->all * (size_t)(l->n_all + 1));

@@ -497,7 +497,8 @@ static void check_indices(struct small *s, const struct node *n, const struct in
   for (int64_t i = g->places - 2; i >= 0; i--) all = kir_op2(b, KIR_AND, all, is_there[i]);
   int is_out = kir_op1(b, KIR_NOT, all);
   kir_if(b, is_out);
-  struct site site = { g->typed, n->origin, n->in[0]->dims[j], g->places, indices_are_window(n), n->op == &op_assert };
+  struct site site = { .text = g->typed, .origin = n->origin, .bound = n->in[0]->dims[j], .a_step = g->places };
+  site.is_backward = s->whole->loop->is_backward, site.is_window = indices_are_window(n), site.is_told = n->op == &op_assert;
   if (site.is_told) site.status = assert_status(n);
   else find_out(s, size, g, index, &at, &of);
   draft_check(&s->d, all, at, of, site);

@@ -25,6 +25,7 @@ struct site {                    /* of a check: */
   const char *text;              /* what failed, .. */
   uint64_t origin;               /* .. whose, .. */
   int64_t bound, a_step;         /* .. the size; in a loop of the kernel's: so many indices a step, counted through. 0: in none */
+  bool is_backward;              /* .. and the loop goes back through another */
   bool is_window;                /* an index may be less than it was given by WINDOW_FAR */
   bool is_told;                  /* the text is all there is to say, with that status */
   weft_status status;
@@ -192,7 +193,7 @@ struct library_step {
 struct replay {
   struct schedule *body;
   int n_seq, n_carry, n_const, n_all;
-  bool has_until, is_branch;
+  bool has_until, is_branch, is_backward; /* is_backward: it begins with the last row of all that moves */
   int64_t steps;                 /* at most */
   struct binding count;          /* store >= 0: as many as stands there */
   weft_dtype count_dtype;
