@@ -900,6 +900,61 @@ TEST(two_places_are_an_error_that_names_both) {
   far_end();
 }
 
+/* Of x on one device and y on another, by what is made of its operands step by step. */
+static weft_array *by_a_call(weft_array *x, weft_array *y) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[2] = { weft_input(WEFT_F32, WEFT_DIMS(N)), weft_input(WEFT_F32, WEFT_DIMS(N)) }, *out = weft_add(in[0], in[1]);
+  weft_function *f = weft_compile(body, 2, in, 1, &out);
+  weft_call(f, 2, (weft_array *[]){ x, y }, 1, &out);
+  return out;
+}
+
+static weft_array *by_a_loop(weft_array *x, weft_array *y) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_at(y, 0, weft_integer(0)));
+  weft_loop_next(l, c, weft_add(c, e));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *by_a_choice(weft_array *x, weft_array *y) {
+  weft_cond *c = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
+  weft_array *v = weft_cond_value(c, x, y);
+  weft_cond_close(c);
+  return v;
+}
+
+static weft_array *square(weft_array *x) { return weft_reshape(weft_slice(x, 0, 0, 900, 1), WEFT_DIMS(30, 30)); }
+static weft_array *by_solving(weft_array *x, weft_array *y) { return weft_solve(square(x), square(y)); }
+
+static weft_array *by_counting(weft_array *x, weft_array *y) {
+  return weft_histogram(x, weft_linspace(WEFT_F32, 0, 6, 4), y, 0);
+}
+
+TEST(two_places_are_told_by_what_was_called) {
+  struct { const char *name; weft_array *(*of)(weft_array *, weft_array *); } rows[] = {
+    { "weft_call", by_a_call }, { "weft_loop_close", by_a_loop }, { "weft_cond_close", by_a_choice }, { "weft_solve", by_solving },
+    { "weft_histogram", by_counting },
+  };
+  far_begin(FAR_WHEN_WAITED_FOR);
+  for (int i = 0; i < 5; i++)
+    for (int first = 0; first < 3; first++) {
+      weft_scope *s = weft_scope_open();
+      int other = (first + 1) % 3;
+      char expected[2][100];
+      for (int k = 0; k < 2; k++)
+        snprintf(expected[k], sizeof expected[k], "%s: operands are on devices %d and %d; weft_to brings one to the other", rows[i].name,
+                 k ? first : other, k ? other : first);
+      weft_array *y = rows[i].of(weft_to(far_ramp(N), first), weft_to(far_ramp(N), other));
+      EXPECT_INT(weft_check(plus(y, 1)), WEFT_ERR_DEVICE);
+      if (strcmp(weft_message(), expected[0])) EXPECT_TEXT(weft_message(), expected[1]);
+      EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
+      weft_scope_discard(s);
+    }
+  far_end();
+}
+
 TEST(functions_loops_updates_and_gradients_follow_their_place) {
   far_begin(FAR_WHEN_WAITED_FOR);
   weft_set(WEFT_DEVICE, 0);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/caller.h"
@@ -132,22 +133,30 @@ static weft_array *handle_for(struct weft_scope *s, struct node *n) {
   return h;
 }
 
-/* Two of its inputs are placed on different devices. */
-static struct failure *placed_twice(const struct node *n) {
+/* Where places meet: what is made of that on the way to an array has no place either. */
+static const struct node *meeting(const struct node *n) {
+  for (int i = 0; i < n->n_in; i++) if (n->in[i]->place == PLACE_TWO) n = n->in[i], i = -1;
+  return n;
+}
+
+struct failure *node_torn(const struct node *n, const char *fn) {
+  const char *called = caller()->called && !strncmp(caller()->called, "weft_", 5) ? caller()->called : fn;
   int first = 0, other = 0;
+  if (n->place != PLACE_TWO) return NULL;
+  n = meeting(n);
   for (int i = 0; i < n->n_in && !other; i++) {
     int p = n->in[i]->place;
     if (p && !first) first = p;
     else if (p && p != first) other = p;
   }
-  return fail(WEFT_ERR_DEVICE, n->origin, "weft_%s: operands are on devices %d and %d; weft_to brings one to the other",
-              n->op->name, first - 1, other - 1);
+  return fail(WEFT_ERR_DEVICE, n->origin, "%s%s: operands are on devices %d and %d; weft_to brings one to the other",
+              called ? "" : "weft_", called ? called : n->op->name, first - 1, other - 1);
 }
 
 weft_array *array_of(struct node *n) {
   if (!n) return array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
   if (n->place != PLACE_TWO) return handle_for(scope_current(), n);
-  struct failure *why = placed_twice(n);
+  struct failure *why = node_torn(n, NULL);
   node_release(n);
   return array_failed(why);
 }

@@ -60,6 +60,8 @@ bool scope_trace_open(void);                          /* some thread has a trace
 /* Handles for results: they take over the reference of the node. NULL node: out of memory, a bad array. Never NULL:
  * without memory for the handle itself it is a static bad array. */
 weft_array *array_of(struct node *);
+struct failure *node_torn(const struct node *, const char *fn); /* what it is made of is on two devices, which fn says, or who is
+                                                         being called; fn NULL: the op where they meet. NULL: it is not */
 weft_array *array_bad(weft_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 weft_array *array_failed(struct failure *);           /* takes over the reference */
 

@@ -191,8 +191,8 @@ struct node *choice_make(const struct choice *c, struct failure **failure) {
 /* In the scope outside, where the choice's own has ended. */
 static void fulfil(const struct weft_cond *c, struct node *loop) {
   for (int i = 0; i < c->n; i++) {
-    struct node *y = loop ? item_make(loop, loop_out_last(loop_of(loop), i)) : NULL;
-    if (!y) y = array_node(array_failed(loop ? no_memory("weft_cond_close") : failure_retain(c->failure)));
+    struct node *y = c->failure ? NULL : item_make(loop, loop_out_last(loop_of(loop), i));
+    if (!y) y = array_node(array_failed(c->failure ? failure_retain(c->failure) : no_memory("weft_cond_close")));
     node_release(array_swap(c->promise[i], y));
   }
 }
@@ -203,6 +203,7 @@ void weft_cond_close(weft_cond *c) {
   if (scope_check("weft_cond_close", c->scope) != WEFT_OK) return;
   struct choice what = { .p = c->p, .n = c->n, .side = c->side, .since = c->scope->born + 1 };
   struct node *loop = c->failure || !c->n ? NULL : choice_make(&what, &c->failure);
+  if (loop && !c->failure) c->failure = node_torn(loop, "weft_cond_close");
   c->scope->construct = NULL;
   scope_end(c->scope);
   if (c->failure) scope_blame(failure_retain(c->failure));

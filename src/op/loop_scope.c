@@ -558,6 +558,7 @@ void weft_loop_close(weft_loop *l) {
   struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
   if (!out && !l->failure) l->failure = no_memory("weft_loop_close");
   if (!l->failure) build(l, out, &l->failure);
+  for (int i = 0; i < n && !l->failure; i++) l->failure = node_torn(out[i], "weft_loop_close");
   l->scope->construct = NULL;
   scope_end(l->scope);
   if (l->failure) scope_blame(failure_retain(l->failure));
