@@ -955,6 +955,23 @@ TEST(two_places_are_told_by_what_was_called) {
   far_end();
 }
 
+TEST(what_a_function_has_captured_elsewhere_is_told_where_it_meets_an_argument) {
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_to(far_ramp(N), 1), *there = weft_to(far_ramp(N), 2), *y;
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(N)), *out = weft_mul(weft_add(in, in), there);
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  for (int later = 0; later < 2; later++) {
+    weft_call(f, 1, &x, 1, &y);
+    if (later) y = plus(y, 1);
+    EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
+    EXPECT_TEXT(weft_message(), "weft_mul: operands are on devices 1 and 2; weft_to brings one to the other");
+  }
+  weft_scope_discard(s);
+  far_end();
+}
+
 TEST(functions_loops_updates_and_gradients_follow_their_place) {
   far_begin(FAR_WHEN_WAITED_FOR);
   weft_set(WEFT_DEVICE, 0);

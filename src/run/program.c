@@ -128,6 +128,15 @@ static int n_untold(int n, struct node *const held[]) {
   return untold;
 }
 
+/* Why there is no device for it. Bodies of functions that are written out may meet places that their names did not have. */
+static struct failure *misplaced(const struct eval *e) {
+  struct failure *f = NULL;
+  if (e->settings.strange) return environment_failure(e->settings.strange);
+  if (e->settings.device < 0) return device_unnamed();
+  for (int i = 0; !f && i < e->n; i++) f = node_torn(e->target[i], NULL);
+  return f || !e->settings.device || device_numbered(e->settings.device) ? f : device_missing("weft_eval", e->settings.device);
+}
+
 struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum rule_tag rewrites) {
   static _Thread_local struct key key;
   struct failure *failure = NULL;
@@ -142,9 +151,7 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (e->plan) return e->plan->calls_some && !borrow(e, l) ? eval_no_memory() : NULL;
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
-  if (e->settings.strange) return environment_failure(e->settings.strange);
-  if (e->settings.device < 0) return device_unnamed();
-  if (e->settings.device && !device) return device_missing("weft_eval", e->settings.device);
+  if ((failure = misplaced(e))) return failure;
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
   if ((failure = unsized_in(&g.list))) return arena_free(g.arena), failure;
   int n_held;
