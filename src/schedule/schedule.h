@@ -1,8 +1,8 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
- * prepare.c (with unmerged.c, spelled.c) makes the graph easier (views sink towards leaves, updates become sets), group.c
- * decides which nodes share a kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contraction.c, blocks.c,
- * chain.c and maker.c and summed.c products of matrices, attention_find.c and attention_step.c attention on devices,
+ * prepare.c (with unmerged.c and spelled.c) makes the graph easier (views sink towards leaves, updates become sets), group.c
+ * decides which nodes share a kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contraction.c,
+ * blocks.c, chain.c and maker.c and summed.c products of matrices, attention_find.c and attention_step.c attention on devices,
  * copy_kernel.c, scatter.c (with scatter_runs.c), prefix_kernel.c and loop_step.c (with body.c, lane.c, scan.c, loop_rows.c,
  * small.c) those of their ops, draft.c is what they write on, memory_plan.c which values may share memory. What comes out
  * (struct schedule) is steps (step.h) and refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it
