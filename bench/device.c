@@ -114,6 +114,24 @@ static int batch_norm(weft_array *const x[], weft_array *y[]) {
   weft_array *d = weft_sub(x[0], weft_over(weft_mean, x[0], WEFT_AXES(0, 2, 3)));
   return y[0] = weft_mul(d, weft_rsqrt(weft_add(weft_over(weft_mean, weft_mul(d, d), WEFT_AXES(0, 2, 3)), c(1e-5)))), 1;
 }
+/* The same, x [N,H,W,C]. */
+static int batch_norm_last(weft_array *const x[], weft_array *y[]) {
+  weft_array *m = weft_over(weft_mean, x[0], WEFT_AXES(0, 1, 2)), *v = weft_var_over(x[0], WEFT_AXES(0, 1, 2), 0);
+  return y[0] = weft_mul(weft_sub(x[0], m), weft_rsqrt(weft_add(v, c(1e-5)))), 1;
+}
+/* Windows of 2 x 2, x [N,C,H,W]. */
+static int max_pool(weft_array *const x[], weft_array *y[]) {
+  int64_t h = weft_dim(x[0], 2) / 2, w = weft_dim(x[0], 3) / 2;
+  weft_array *windows = weft_reshape(x[0], WEFT_DIMS(weft_dim(x[0], 0), weft_dim(x[0], 1), h, 2, w, 2));
+  return y[0] = weft_max(weft_max(windows, 5), 3), 1;
+}
+static int softmax_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_softmax(x[0], 0), 1; }
+static int argmax_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_argmax(x[0], 0), 1; }
+/* One query of each head, of all keys, which are the values. */
+static int one_query(weft_array *const x[], weft_array *y[]) {
+  weft_array *scores = weft_mul(weft_matmul(x[0], weft_moveaxis(x[1], -1, -2)), c(0.125));
+  return y[0] = weft_matmul(weft_softmax(scores, -1), x[1]), 1;
+}
 static int convolution(weft_array *const x[], weft_array *y[]) {
   weft_conv_options o = { .before = (int64_t[]){ 1, 1 }, .after = (int64_t[]){ 1, 1 } };
   return y[0] = weft_conv(x[0], x[1], &o), 1;
@@ -295,6 +313,14 @@ static const struct row {
   { "adamw-64M-f32", adamw, 28 * 0x1p26, "f 67108864|f 67108864|f 67108864|f 67108864" },
   { "cross-entropy-8192x50257-bf16", cross_entropy, 2 * 8192 * 50257., "b 8192 50257|i 8192 50257" },
   { "cross-entropy-grad-8192x50257-bf16", cross_entropy_grad, 4 * 8192 * 50257., "b 8192 50257|i 8192 50257" },
+  { "softmax-axis0-8192x4096-f32", softmax_0, 8 * 0x1p25, "f 8192 4096" },
+  { "softmax-393216x64-f32", softmax, 8 * 393216 * 64., "f 393216 64" },
+  { "argmax-axis0-8192x4096-f32", argmax_0, 4 * 0x1p25, "f 8192 4096" },
+  { "cumsum-axis0-8192x4096-f32", cumsum, 8 * 0x1p25, "f 8192 4096" },
+  { "max-pool-32x64x112x112-f32", max_pool, 5 * 32 * 64 * 112. * 112, "f 32 64 112 112" },
+  { "batch-norm-32x112x112x64-f32", batch_norm_last, 12 * 32 * 64 * 112. * 112, "f 32 112 112 64" },
+  { "query-8x16x1x64-of-2048-bf16", one_query, 4 * 8 * 16 * 2048 * 64., "b 8 16 1 64|b 8 16 2048 64" },
+  { "matmul-65536x8x8-f32", product, 12 * 65536 * 64., "f 65536 8 8|f 65536 8 8" },
   { "scatter-add-16M-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
   { "scatter-add-16M-nan-into-1024", put_add, 8 * 0x1p24, "f 1024|i 16777216 1024|n 16777216" },
   { "scatter-add-16M-into-1048576", put_add, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
