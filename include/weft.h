@@ -112,7 +112,8 @@ int         weft_is_size(weft_array *n, int64_t *number); /* what tells a 0-d in
 weft_scope *weft_scope_open(void);                          /* NULL: out of memory; closing NULL says so again */
 WEFT_MUST weft_status weft_scope_close(weft_scope *);       /* also reports an error in it that nobody looked at */
 WEFT_MUST weft_status weft_scope_close_async(weft_scope *); /* returns once it is started. What was fetched is there
-                                                               after weft_wait; a failure makes updated arrays bad */
+                                                               after weft_wait; a failure makes updated arrays bad, but
+                                                               one that is known by now is returned, and changes nothing */
 void        weft_scope_discard(weft_scope *);
 
 weft_array *weft_keep(weft_array *);                        /* moves from this scope to the one outside, still lazy;

@@ -208,6 +208,26 @@ TEST(an_array_that_has_failed_on_a_device_may_be_given_a_value) {
   }
 }
 
+/* Whoever waits for all asks the verdict of a job, and names no array. */
+TEST(what_is_known_to_have_failed_is_bad_from_then_on) {
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = far_ramp(N), *a = far_ramp(N), *b = far_ramp(N);
+  weft_scope *step = weft_scope_open();
+  weft_update(a, at(x, N));
+  EXPECT_OK(weft_scope_close_async(step));
+  EXPECT_OK(weft_check(a));
+  expect_index_error(weft_wait(0, NULL, 10));
+  expect_index_error(weft_check(a));
+  expect_index_error(weft_check(plus(a, 1)));
+  step = weft_scope_open();
+  weft_update(b, plus(a, 1));
+  expect_index_error(weft_scope_close_async(step));
+  EXPECT(last(b) == N - 1);
+  weft_scope_discard(s);
+  far_end();
+}
+
 /* What is fetched and what is updated have checks of their own: an array that is there, a call, an expression. */
 TEST(a_scope_that_fails_in_the_background_fills_nothing) {
   for (int lag = 0; lag < 3; lag++)

@@ -13,6 +13,7 @@
 #include "graph/caller.h"
 #include "graph/scope.h"
 #include "op/op.h"
+#include "run/verdict.h"
 
 #ifdef WEFT_HARD
 enum { CHUNK = 65536, SPARE_MOST = 2 * CHUNK };
@@ -257,8 +258,13 @@ static struct failure *refused(weft_status status, const char *fn, int k, const 
 
 static bool is_array(const struct node *n) { return n->op != &op_bad; }
 
+/* That of its value, which may have been asked for by way of another array. */
+static const struct verdict *verdict_of(const struct node *n) {
+  return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY && n->value ? n->value->verdict : NULL;
+}
+
 static bool is_good(const struct node *n) {
-  return is_array(n) && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED;
+  return is_array(n) && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED && !verdict_has_failed(verdict_of(n));
 }
 
 static struct node *node_if(bool (*may)(const struct node *), const char *fn, int k, weft_array *a, struct failure **why) {
@@ -266,7 +272,8 @@ static struct node *node_if(bool (*may)(const struct node *), const char *fn, in
   if (a->tag != HANDLE_ALIVE) return *why = refused(WEFT_ERR_SCOPE, fn, k, "is used after the end of its scope"), NULL;
   struct node *n = array_node(a);
   if (may(n)) return n;
-  *why = failure_retain(n->failure);
+  *why = verdict_known(verdict_of(n));
+  if (!*why) *why = failure_retain(n->failure);
   node_release(n);
   return NULL;
 }

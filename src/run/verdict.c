@@ -68,9 +68,9 @@ void verdict_release(struct verdict *v) {
 
 bool verdict_is_open(const struct verdict *v) { return v && atomic_load(&v->state) == OPEN; }
 
-struct failure *verdict_known(const struct verdict *v) {
-  return v && atomic_load(&v->state) == FAILED ? failure_retain(v->failure) : NULL;
-}
+bool verdict_has_failed(const struct verdict *v) { return v && atomic_load(&v->state) == FAILED; }
+
+struct failure *verdict_known(const struct verdict *v) { return verdict_has_failed(v) ? failure_retain(v->failure) : NULL; }
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
 

@@ -33,6 +33,7 @@ struct failure *verdict_so_far(struct verdict *); /* what those before it and it
 void verdict_close(struct verdict *);             /* all is enqueued */
 
 bool verdict_is_open(const struct verdict *);
+bool verdict_has_failed(const struct verdict *);  /* somebody has asked, and it is a failure */
 bool verdict_is_past(const struct verdict *);     /* to ask it would not take long; never waits */
 struct failure *verdict_known(const struct verdict *); /* with a reference; NULL: it is open, or fine. Never waits */
 struct failure *verdict_await(struct verdict *);  /* with a reference; NULL: it is fine */
