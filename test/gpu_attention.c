@@ -199,6 +199,35 @@ TEST(cuda_attention_of_floats_by_tiles_is_near_that_of_doubles) {
 }
 
 /* With one scale for all of them, which is written in their kernels: they differ in the sizes of heads alone. */
+/* A half among floats, and a query whose elements are put together by turns, as rotary positions do. */
+static weft_array *mixed(weft_array *const x[], int which) {
+  weft_array *q = x[0], *k = x[1];
+  if (which == 0) q = weft_cast(q, WEFT_F32);
+  if (which == 1) k = weft_cast(k, WEFT_F32);
+  if (which == 2) q = weft_repeat(weft_slice(q, 3, 0, WEFT_END, 2), 3, 2);
+  if (which == 3) k = weft_reshape(weft_stack(4, 2, (weft_array *[]){ weft_slice(k, 3, 0, WEFT_END, 2), weft_slice(k, 3, 1, WEFT_END, 2) }), 4,
+                                   (const int64_t[]){ 1, 2, 64, 64 });
+  return weft_cast(weft_attention(q, k, x[2], NULL), WEFT_F32);
+}
+
+TEST(cuda_attention_of_operands_of_two_kinds_is_near_that_of_the_host) {
+  if (!has_gpu()) return;
+  for (int which = 0; which < 8; which++) {
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = which % 2 ? WEFT_F16 : WEFT_BF16;
+    weft_array *x[3];
+    size_t bytes;
+    float *got[2];
+    for (int k = 0; k < 3; k++) x[k] = weft_mul(numbers(t, 4, (int64_t[]){ 1, 2, 64, 64 }), weft_scalar(0.25 * (k + 1)));
+    EXPECT_OK(weft_eval(3, x));
+    for (int device = 0; device < 2; device++) weft_set(WEFT_DEVICE, device), got[device] = bits_of(mixed(x, which / 2), &bytes);
+    weft_set(WEFT_DEVICE, 0);
+    for (size_t i = 0; i < bytes / sizeof(float); i++) EXPECT(fabsf(got[0][i] - got[1][i]) <= 0x1p-5f * (1 + fabsf(got[0][i])));
+    free(got[0]), free(got[1]);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(cuda_attention_by_tiles_of_heads_of_other_sizes_is_another_kernel) {
   static const weft_dtype types[] = { WEFT_F32, WEFT_BF16 };
   static const struct attention_case sized[] = {

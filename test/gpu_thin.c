@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "gpu.h"
+#include "kernel/kir.h"
 
 enum layout { PLAIN, TURNED, SPACED, BACKWARDS, SHIFTED, LAYOUTS };
 
@@ -19,7 +20,7 @@ static weft_array *lying(weft_dtype t, int64_t batch, int64_t rows, int64_t colu
 static weft_array *product(weft_array *a, weft_array *b, int what) {
   weft_array *y = weft_matmul(a, b);
   if (what == 1) y = weft_maximum(weft_mul(weft_add(y, weft_slice(y, -1, 0, 1, 1)), weft_scalar(0.25)), weft_scalar(-1));
-  return what == 2 && weft_dtype_of(y) != WEFT_I32 && weft_dtype_of(y) != WEFT_I64 ? weft_softmax(y, -1) : y;
+  return what == 2 && kir_is_float(weft_dtype_of(y)) ? weft_softmax(y, -1) : y;
 }
 
 static void expect_host(weft_dtype t, const int64_t n[4], enum layout how_a, enum layout how_b, int what) {
@@ -39,7 +40,7 @@ static void expect_host(weft_dtype t, const int64_t n[4], enum layout how_a, enu
   weft_scope_discard(s);
 }
 
-static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F16, WEFT_I32, WEFT_I64 };
+static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F16, WEFT_I32, WEFT_I64, WEFT_U8, WEFT_I16, WEFT_U32 };
 
 TEST(cuda_products_of_few_rows_have_the_bits_of_the_host) {
   static const int64_t sizes[][4] = { /* batch, m, n, k */
@@ -51,7 +52,7 @@ TEST(cuda_products_of_few_rows_have_the_bits_of_the_host) {
   setenv("WEFT_EXACT", "1", 1);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int how = 0; how < LAYOUTS; how++) {
-      expect_host(dtypes[(i + (size_t)how) % 6], sizes[i], (enum layout)(i % LAYOUTS), (enum layout)how, (int)(i + (size_t)how) % 3);
+      expect_host(dtypes[(i + (size_t)how) % 9], sizes[i], (enum layout)(i % LAYOUTS), (enum layout)how, (int)(i + (size_t)how) % 3);
       if (how <= TURNED) expect_host(i % 2 ? WEFT_F32 : WEFT_BF16, sizes[i], PLAIN, (enum layout)how, 0);
     }
 }
@@ -65,7 +66,7 @@ TEST(cuda_products_of_few_columns_have_the_bits_of_the_host) {
   setenv("WEFT_EXACT", "1", 1);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int how = 0; how < LAYOUTS; how++)
-      expect_host(dtypes[(i + (size_t)how) % 6], sizes[i], (enum layout)how, (enum layout)(i % LAYOUTS), (int)(i + (size_t)how) % 3);
+      expect_host(dtypes[(i + (size_t)how) % 9], sizes[i], (enum layout)how, (enum layout)(i % LAYOUTS), (int)(i + (size_t)how) % 3);
 }
 
 /* A vector by a matrix has no rows at all; products of vectors by many matrices, and what is made of them. */

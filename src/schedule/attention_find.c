@@ -239,7 +239,7 @@ static weft_dtype find_operands(struct work *w, const struct soft_found *f, stru
   bool are_halves = true;
   for (int k = 0; k < 3; k++) {
     in[k] = before_loading(w, x[k]);
-    are_halves &= in[k] && is_half((weft_dtype)in[k]->dtype) && in[k]->dtype == in[0]->dtype;
+    are_halves = are_halves && in[k] && is_half((weft_dtype)in[k]->dtype) && in[k]->dtype == in[0]->dtype;
   }
   for (int k = 0; k < 3 && !are_halves; k++) in[k] = x[k];
   return (weft_dtype)in[0]->dtype;

@@ -155,7 +155,7 @@ static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t
 }
 
 bool step_blocks(struct work *w, const struct contraction *c, weft_dtype to) {
-  weft_dtype t = kir_register_of(to);
+  weft_dtype t = kir_register_of(c->a_dtype); /* of 8 and 16 bits unsigned: the result is a wider one */
   int64_t whole = c->k / KIR_PRODUCT_BLOCK, rest = c->k % KIR_PRODUCT_BLOCK, n = whole + (rest > 0);
   int64_t dense[AXES];
   int store = store_new(w, n * dense_strides(c, dense) * (int64_t)weft_dtype_bytes(t));
