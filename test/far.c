@@ -356,7 +356,7 @@ static int stop(const struct device *d, const struct stop *s) {
   pthread_mutex_lock(&far_lock);
   far_of(d)->stopped = s->number;
   pthread_mutex_unlock(&far_lock);
-  if (far_taken_back) *far_taken_back = 0;
+  if (far_taken_back) __atomic_store_n(far_taken_back, 0, __ATOMIC_RELAXED);
   return DEVICE_OK;
 }
 
