@@ -199,7 +199,7 @@ TEST(cuda_attention_of_floats_by_tiles_is_near_that_of_doubles) {
 }
 
 /* With one scale for all of them, which is written in their kernels: they differ in the sizes of heads alone. */
-/* A half among floats, and a query whose elements are put together by turns, as rotary positions do. */
+/* A half among floats, elements that are put together by turns, and rotary positions of a query of halves. */
 static weft_array *mixed(weft_array *const x[], int which) {
   weft_array *q = x[0], *k = x[1];
   if (which == 0) q = weft_cast(q, WEFT_F32);
@@ -207,12 +207,13 @@ static weft_array *mixed(weft_array *const x[], int which) {
   if (which == 2) q = weft_repeat(weft_slice(q, 3, 0, WEFT_END, 2), 3, 2);
   if (which == 3) k = weft_reshape(weft_stack(4, 2, (weft_array *[]){ weft_slice(k, 3, 0, WEFT_END, 2), weft_slice(k, 3, 1, WEFT_END, 2) }), 4,
                                    (const int64_t[]){ 1, 2, 64, 64 });
+  if (which == 4) q = weft_rope(q, NULL);
   return weft_cast(weft_attention(q, k, x[2], NULL), WEFT_F32);
 }
 
 TEST(cuda_attention_of_operands_of_two_kinds_is_near_that_of_the_host) {
   if (!has_gpu()) return;
-  for (int which = 0; which < 8; which++) {
+  for (int which = 0; which < 10; which++) {
     weft_scope *s = weft_scope_open();
     weft_dtype t = which % 2 ? WEFT_F16 : WEFT_BF16;
     weft_array *x[3];
