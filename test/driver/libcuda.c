@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+#include "estimate.h"
 #include "machine.h"
 
 typedef int result;
@@ -87,7 +89,7 @@ static struct work *recorded(handle h) {
 
 static size_t total(void) {
   const char *s = getenv("WEFT_TEST_DRIVER_BYTES");
-  return s ? (size_t)strtoull(s, NULL, 0) : (size_t)2 << 30;
+  return s ? (size_t)strtoull(s, NULL, 0) : (size_t)(estimate_is_on() ? 139 : 2) << 30;
 }
 
 static int running_on; /* the device of the kernel that runs, or that is asked about */
@@ -167,7 +169,7 @@ static int most_shared(void) {
 API(cuDeviceGetAttribute, int *x, int which, int d) {
   TRY;
   (void)d;
-  *x = which == PROCESSORS ? 4 : which == CAPABILITY_MAJOR ? capability() / 10 : which == CAPABILITY_MINOR ? capability() % 10
+  *x = which == PROCESSORS ? estimate_is_on() ? 132 : 4 : which == CAPABILITY_MAJOR ? capability() / 10 : which == CAPABILITY_MINOR ? capability() % 10
      : which == SHARED ? most_shared() : 0;
   return OK;
 }
@@ -444,13 +446,21 @@ API(cuLaunchKernelEx, const struct config *c, handle f, void **params, void **ex
   return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, params, extra);
 }
 
+/* For estimates memory is what a GPU has: pages that nobody touches are never there. */
+static size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+static void *block_of(size_t bytes) {
+  if (!estimate_is_on()) return aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
 API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
   TRY;
   atomic_fetch_add(&n_others, 1);
   pthread_mutex_lock(&lock);
-  void *p = lost || current() < 0 || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void *p = lost || current() < 0 || taken + bytes > total() ? NULL : block_of(bytes);
   if (p) {
-    memset(p, is_idle() ? 0 : 0xdd, bytes);
+    if (!estimate_is_on()) memset(p, is_idle() ? 0 : 0xdd, bytes);
     pieces = realloc(pieces, (size_t)(n_pieces + 1) * sizeof *pieces);
     pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes, current() };
     taken += bytes;
@@ -467,8 +477,9 @@ API(cuMemFree_v2, uint64_t at) {
   for (int i = 0; i < n_pieces; i++) {
     if (pieces[i].at != at) continue;
     taken -= pieces[i].bytes;
+    if (estimate_is_on()) munmap((void *)(uintptr_t)at, whole_pages(pieces[i].bytes));
+    else free((void *)(uintptr_t)at);
     pieces[i] = pieces[--n_pieces];
-    free((void *)(uintptr_t)at);
     break;
   }
   pthread_mutex_unlock(&lock);

@@ -3,6 +3,7 @@
  * A thread runs until it waits (bar, shfl, match) or ends. Blocks, and the warps of a block, come in an order of chance, so that
  * what depends on the order differs from run to run. Addresses are the host's own in every space. */
 #include "machine.h"
+#include "estimate.h"
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ const char *machine_name(int op) { return names[op]; }
 enum state { BEGINS, RUNS, WAITS, ENDED };
 /* cp.async: bytes that are on their way arrive when their thread waits for the group they belong to. */
 struct on_its_way { uint8_t *to, data[16]; int bytes, group; };
-struct thread { struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
+struct thread { uint64_t steps; uint32_t *turn; struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
 /* cp.async.bulk: what it brings arrives when all threads wait for something, and nobody knows before what stands there. */
 struct bulk { uint8_t *to, *data, *barrier; int bytes; };
@@ -48,6 +49,7 @@ struct block {
   struct stretch touched[TOUCHED]; /* what instructions have touched last, and all around it that may be */
   const struct module *m;
   uint64_t steps;
+  struct estimate *estimate;  /* NULL: none is made; else the turns of a thread count accesses by instruction */
   char *why;
 };
 
@@ -290,6 +292,12 @@ static bool is_in(uint64_t at, int bytes, const void *begin, size_t room) {
   return at - from < room && room - (at - from) >= (uint64_t)bytes;
 }
 
+static void estimate(struct block *b, const struct thread *t, const struct instruction *i, uint64_t at, int bytes) {
+  if (!b->estimate) return;
+  bool stores = i->op == ST || i->op == RED || i->op == ATOM;
+  estimate_access(b->estimate, (unsigned)((t - b->t) / 32), t->at, t->turn[t->at]++, stores, at, bytes);
+}
+
 static uint8_t *address_in(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes, bool is_shared) {
   uint64_t at = get(b, t, &i->in[k], T_U64) + i->in[k + 1].number;
   uint8_t *there = (uint8_t *)(uintptr_t)at;
@@ -299,6 +307,7 @@ static uint8_t *address_in(struct block *b, const struct thread *t, const struct
   for (int n = 0; n < b->m->n_tables; n++)
     if (is_in(at, bytes, b->m->tables[n].data, b->m->tables[n].bytes)) return there;
   if (!b->may_touch(at, bytes, touched_by(b, t->at))) return wrong(b, t, "beyond what was allocated"), NULL;
+  estimate(b, t, i, at, bytes);
   return there;
 }
 
@@ -376,6 +385,7 @@ static void copy_bulk(struct block *b, struct thread *t, const struct instructio
   if (!to || !barrier) return;
   if (to + bytes > b->shared + b->shared_bytes) { wrong(b, t, "beyond shared memory"); return; }
   if (!b->may_touch(from, bytes, touched_by(b, t->at))) { wrong(b, t, "beyond what was allocated"); return; }
+  if (b->estimate) estimate_bulk(b->estimate, bytes);
   b->bulk = realloc(b->bulk, (size_t)(b->n_bulk + 1) * sizeof *b->bulk);
   b->bulk[b->n_bulk++] = (struct bulk){ to, memcpy(malloc((size_t)bytes), (const void *)(uintptr_t)from, (size_t)bytes), barrier, bytes };
   memset(to, 0xcd, (size_t)bytes);
@@ -410,7 +420,7 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
   if (bytes < 0 || bytes > all) wrong(b, t, "a copy of more bytes than it may be");
   else if (bytes) {
     uint64_t a = get(b, t, &i->in[2], T_U64) + i->in[3].number;
-    if (b->may_touch(a, bytes, touched_by(b, t->at))) at = (const uint8_t *)(uintptr_t)a;
+    if (b->may_touch(a, bytes, touched_by(b, t->at))) at = (const uint8_t *)(uintptr_t)a, estimate(b, t, i, a, bytes);
     else wrong(b, t, "beyond what was allocated");
   }
   if (at) memcpy(w.data, at, (size_t)bytes);
@@ -988,7 +998,8 @@ void machine_prepare(struct entry *e) {
 static inline uint8_t *quick_address(struct block *b, struct thread *t, const struct quick *q, uint64_t at, uint64_t bytes, bool is_shared) {
   const struct stretch *last = touched_by(b, (int)(q - b->e->quick));
   uint64_t from = is_shared ? (uint64_t)(uintptr_t)b->shared : last->from, room = is_shared ? b->shared_bytes : last->bytes;
-  if (at % bytes == 0 && at - from < room && room - (at - from) >= bytes) return (uint8_t *)(uintptr_t)at;
+  bool is_known = is_shared || !b->estimate;
+  if (is_known && at % bytes == 0 && at - from < room && room - (at - from) >= bytes) return (uint8_t *)(uintptr_t)at;
   t->at = (int)(q - b->e->quick);
   return address(b, t, &b->e->i[t->at], 0, (int)bytes);
 }
@@ -1066,7 +1077,8 @@ static void write_numbers(const struct block *b, struct thread *t, int from, int
 
 static void begin_thread(struct block *b, struct thread *t) {
   unsigned k = (unsigned)(t - b->t);
-  t->at = 0, t->state = RUNS, t->lane = k % 32, t->n_way = t->group = 0;
+  if (b->estimate) memset(t->turn, 0, (size_t)b->e->n_instructions * sizeof *t->turn);
+  t->at = 0, t->steps = 0, t->state = RUNS, t->lane = k % 32, t->n_way = t->group = 0;
   t->tid[0] = k % b->dims[0], t->tid[1] = k / b->dims[0] % b->dims[1], t->tid[2] = k / b->dims[0] / b->dims[1];
   memset(t->reg, 0xcd, (size_t)b->e->n_regs * sizeof *t->reg);
   write_numbers(b, t, 0, b->e->n_own);
@@ -1075,7 +1087,8 @@ static void begin_thread(struct block *b, struct thread *t) {
 static void run_thread(struct block *b, struct thread *t) {
   if (t->state == BEGINS) begin_thread(b, t);
   while (t->state == RUNS && !*b->why) {
-    b->steps += run_quickly(b, t);
+    uint64_t quick = run_quickly(b, t);
+    b->steps += quick, t->steps += quick + 1;
     if (++b->steps > MOST_STEPS) wrong(b, t, "it does not end");
     if (!*b->why) step(b, t);
   }
@@ -1116,6 +1129,29 @@ static uint64_t *registers(size_t n) {
   return kept;
 }
 
+/* Some blocks, for an estimate of all. What goes wrong is of no concern: others have not run. */
+static void run_few(struct block *b, uint64_t n, unsigned *seed) {
+  struct estimate e = { 0 };
+  int n_run = n < ESTIMATED_BLOCKS ? (int)n : ESTIMATED_BLOCKS;
+  b->estimate = &e;
+  for (int k = 0; k < b->n; k++) b->t[k].turn = malloc(((size_t)b->e->n_instructions + 1) * sizeof *b->t->turn);
+  for (int which = 0; which < n_run; which++) {
+    number_block(b, estimate_block(n, which));
+    b->steps = 0;
+    run_block(b, seed);
+    for (int k = 0; k < b->n; k += 32) {
+      uint64_t most = 0;
+      for (int l = k; l < k + 32 && l < b->n; l++) if (b->t[l].steps > most) most = b->t[l].steps;
+      estimate_steps(&e, most);
+    }
+    estimate_end_block(&e, b->n);
+    *b->why = 0;
+  }
+  estimate_tell(&e, b->e->name, n, b->n, b->shared_bytes, n_run);
+  for (int k = 0; k < b->n; k++) free(b->t[k].turn);
+  b->estimate = NULL;
+}
+
 const char *machine_run(const struct module *m, const struct entry *e, const unsigned grid[3], const unsigned block[3],
                         size_t shared_bytes, void **params, may_touch *may) {
   static _Thread_local char why[WHY];
@@ -1137,6 +1173,7 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
     if (k < n_files) write_numbers(&b, &b.t[k], e->n_own, e->n_numbers);
   }
   uint64_t n = (uint64_t)grid[0] * grid[1] * grid[2], from = n ? (uint64_t)rand_r(&seed) % n : 0;
+  if (estimate_is_on()) run_few(&b, n, &seed), n = 0;
   for (uint64_t k = 0; k < n && !*why; k++) {
     number_block(&b, (k + from) % n);
     b.steps = 0;
