@@ -2,6 +2,7 @@
 #ifndef WEFT_TEST_GPU_H
 #define WEFT_TEST_GPU_H
 #include <stdlib.h>
+#include <string.h>
 #include "backend/backend.h"
 #include "test.h"
 
@@ -9,6 +10,13 @@ static inline bool has_gpu(void) {
   if (cuda_device(0)) return true;
   test_skip("there is no device");
   return false;
+}
+
+/* How often the word stands in the text. */
+static inline int n_times(const char *text, const char *word) {
+  int n = 0;
+  for (; (text = strstr(text, word)); text++) n++;
+  return n;
 }
 
 /* In [-2, 6), the same ones for the same count and dtype; to be freed. */

@@ -119,12 +119,6 @@ TEST(cuda_convolutions_of_halves_are_near_those_of_doubles) {
   }
 }
 
-static int count(const char *text, const char *word) {
-  int n = 0;
-  for (; (text = strstr(text, word)); text++) n++;
-  return n;
-}
-
 /* A kernel with two sums finds no tiles: one of 3 x 3 was twenty times slower so. Zeros are put around halves, not around floats. */
 TEST(cuda_convolutions_are_a_product_a_kernel) {
   if (!has_gpu()) return;
@@ -134,9 +128,9 @@ TEST(cuda_convolutions_are_a_product_a_kernel) {
   y = activated(images(WEFT_BF16, &large, x));
   weft_set(WEFT_DEVICE, 1);
   const char *text = weft_show(1, &y, "kernels");
-  EXPECT_INT(count(text, "kernel matmul"), 3);
-  EXPECT_INT(count(text, "fma("), 3);
-  EXPECT_INT(count(text, "out y0:bf16[A,B,C]"), 2);
+  EXPECT_INT(n_times(text, "kernel matmul"), 3);
+  EXPECT_INT(n_times(text, "fma("), 3);
+  EXPECT_INT(n_times(text, "out y0:bf16[A,B,C]"), 2);
   weft_set(WEFT_DEVICE, 0);
   weft_scope_discard(s);
 }

@@ -119,12 +119,6 @@ TEST(cuda_products_of_few_rows_keep_signs_of_zeros_and_are_infinite_where_they_a
   }
 }
 
-static int count(const char *text, const char *word) {
-  int n = 0;
-  for (; (text = strstr(text, word)); text++) n++;
-  return n;
-}
-
 /* Blocks of 512 steps belong to threads of their own, whose sums a kernel adds; none of it is the host's. */
 TEST(cuda_long_products_of_few_rows_go_by_blocks) {
   if (!has_gpu()) return;
@@ -134,8 +128,8 @@ TEST(cuda_long_products_of_few_rows_go_by_blocks) {
     weft_array *y = weft_matmul(i ? x : weft_slice(x, 0, 0, 1, 1), z);
     weft_set(WEFT_DEVICE, 1);
     const char *text = weft_show(1, &y, "kernels");
-    EXPECT(count(text, "kernel matmul") && count(text, "kernel blocks") == 1);
-    EXPECT_INT(count(weft_show(1, &y, "plan"), " on x86"), 0);
+    EXPECT(n_times(text, "kernel matmul") && n_times(text, "kernel blocks") == 1);
+    EXPECT_INT(n_times(weft_show(1, &y, "plan"), " on x86"), 0);
     weft_set(WEFT_DEVICE, 0);
     weft_scope_discard(s);
   }

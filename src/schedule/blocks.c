@@ -130,8 +130,8 @@ static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t
                y = { .store = c->y.store, .offset = c->y.offset };
   reach_along(&rest, later, a_block);
   for (int i = 0; i < c->n_batch + 2; i++) {
-    if (extent(c, i) == 1) continue;
     int64_t n_i = extent(c, i);
+    if (n_i == 1) continue;
     int size = i < c->n_batch ? draft_sized(&d, "A", i, n_i) : draft_size(&d, i == c->n_batch ? "M" : "N", n_i);
     at[n_axes++] = draft_lin(&d, size);
     reach_along(&first, at[n_axes - 1], dense[i]), reach_along(&rest, at[n_axes - 1], dense[i]);

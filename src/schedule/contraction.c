@@ -50,21 +50,20 @@ enum {
 static const double LEAST_APART = 0x1p31; /* products: at 1024^3 weft's own tiles are as fast as cublasLt, at 4096^3 half as fast,
                                              and what follows then costs a tenth of the product (bench/device, H200) */
 
-bool contract_is_tiled(const struct work *w, const struct node *n) {
-  return work_is_for_device(w) && rows(n) >= LEAST_TILE && columns(n) >= LEAST_TILE &&
-         (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
-}
-
-/* Of few rows or columns a thread goes along the others. */
+/* By tiles; of few rows or columns a thread goes along the others. */
 bool contract_is_by_itself(const struct work *w, const struct node *n) {
   bool is_side = rows(n) >= LEAST_TILE || columns(n) >= LEAST_TILE;
   return work_is_for_device(w) && is_side && (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
 }
 
+static bool is_tiled(const struct work *w, const struct node *n) {
+  return contract_is_by_itself(w, n) && rows(n) >= LEAST_TILE && columns(n) >= LEAST_TILE;
+}
+
 /* What was asked to be a library's is, whatever follows. */
 bool contract_is_apart(const struct work *w, const struct node *n) {
   weft_dtype a = (weft_dtype)n->in[0]->dtype;
-  bool is_asked_for = w->by_library && (a == WEFT_F32 || a == WEFT_F64) && contract_is_tiled(w, n);
+  bool is_asked_for = w->by_library && (a == WEFT_F32 || a == WEFT_F64) && is_tiled(w, n);
   bool is_large = work_may_reorder(w, a) && (double)node_count(n) * (double)inner(n) >= LEAST_APART;
   if (!w->device || !w->device->multiplies_halves || a != n->in[1]->dtype) return false;
   return (is_asked_for || is_large) && w->device->multiplies_halves(w->device);

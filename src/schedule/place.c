@@ -138,3 +138,21 @@ bool place_needed(struct work *w, const struct node *n, struct place *p) {
   const char *view = n->op->name, *of = edge_of(n).base->op->name;
   return !w->no_memory && work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: %s of %s has no place", view, of));
 }
+
+bool place_if_dense(struct work *w, const struct node *x, struct place *p) {
+  enum { MOST_VIEWS = 16 };
+  const struct node *view[MOST_VIEWS];
+  int n = 0;
+  for (; x->op->kind == OP_VIEW; x = x->in[0]) {
+    if (n == MOST_VIEWS) return false;
+    view[n++] = x;
+  }
+  if (x->op == &op_value) *p = w->leaf_place[local_of(x)->leaf];
+  else if (x->op->kind == OP_LEAF) return false;
+  else place_dense(x, 0, p);
+  while (n--) {
+    struct place in = *p;
+    if (!place_view(view[n], &in, p)) return false;
+  }
+  return true;
+}

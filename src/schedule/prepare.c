@@ -15,7 +15,7 @@ struct node *work_node(struct work *w, const struct op *op, weft_dtype t, int ra
   return x;
 }
 
-static struct node *cast_to(struct work *w, struct node *x, weft_dtype t) {
+struct node *work_cast(struct work *w, struct node *x, weft_dtype t) {
   return work_node(w, &op_cast, t, x->rank, x->dims, 1, &x, NULL, 0);
 }
 
@@ -134,8 +134,8 @@ static bool scatter_wide(struct work *w, struct node *n) {
   if (a->how == WEFT_SET || wide == n->dtype) return true;
   struct node *in[WEFT_RANK_MAX + 2];
   memcpy(in, n->in, sizeof *in * (size_t)n->n_in);
-  in[0] = cast_to(w, n->in[0], wide);
-  in[1] = cast_to(w, n->in[1], wide);
+  in[0] = work_cast(w, n->in[0], wide);
+  in[1] = work_cast(w, n->in[1], wide);
   struct node *s = in[0] && in[1] ? work_node(w, &op_scatter, wide, n->rank, n->dims, n->n_in, in, a, n->attr_bytes) : NULL;
   if (!s) return false;
   s->origin = n->origin; /* who is blamed for its indices */
@@ -179,10 +179,10 @@ static bool eighths_wide(struct work *w, struct node *n) {
   enum op_kind kind = n->op->kind;
   if (kind != OP_REDUCE && kind != OP_PREFIX && kind != OP_CONTRACT) return true;
   for (int k = 0; k < n->n_in; k++)
-    if (kir_is_f8((weft_dtype)n->in[k]->dtype) && !(n->in[k] = cast_to(w, n->in[k], WEFT_F32))) return false;
+    if (kir_is_f8((weft_dtype)n->in[k]->dtype) && !(n->in[k] = work_cast(w, n->in[k], WEFT_F32))) return false;
   if (!kir_is_f8((weft_dtype)n->dtype)) return true;
   struct node *y = work_node(w, n->op, WEFT_F32, n->rank, n->dims, n->n_in, n->in, n->attr, n->attr_bytes);
-  struct node *c = y ? cast_to(w, y, (weft_dtype)n->dtype) : NULL;
+  struct node *c = y ? work_cast(w, y, (weft_dtype)n->dtype) : NULL;
   if (!c) return false;
   y->origin = n->origin;
   local_become(n, c);
@@ -262,7 +262,7 @@ static bool view_of_iota(struct work *w, struct node *v) {
     sum = k ? index_of(w, &op_add, sum, i) : i;
   }
   if (t.start) sum = index_of(w, &op_add, sum, number_like(w, sum, t.start));
-  struct node *c = sum ? cast_to(w, sum, (weft_dtype)v->dtype) : NULL;
+  struct node *c = sum ? work_cast(w, sum, (weft_dtype)v->dtype) : NULL;
   if (!c) return false;
   bool is_floating = local_of(v->in[0])->is_floating;
   local_become(v, c);
@@ -326,11 +326,11 @@ static void reshape_of_scalar(struct node *v) {
 /* x in memory of its own. */
 static struct node *copied(struct work *w, struct node *x) {
   weft_dtype t = (weft_dtype)x->dtype;
-  if (!dtype_is_complex(t)) return cast_to(w, x, t);
+  if (!dtype_is_complex(t)) return work_cast(w, x, t);
   struct node *part[2];
   for (int64_t k = 0; k < 2; k++) {
     part[k] = work_node(w, &op_part, dtype_part(t), x->rank, x->dims, 1, &x, &(struct part_attr){ k }, sizeof(struct part_attr));
-    if (!part[k] || !(part[k] = cast_to(w, part[k], dtype_part(t)))) return NULL;
+    if (!part[k] || !(part[k] = work_cast(w, part[k], dtype_part(t)))) return NULL;
   }
   return work_node(w, &op_pair, t, x->rank, x->dims, 2, part, NULL, 0);
 }
@@ -388,7 +388,7 @@ static bool pad_of_narrow(struct work *w, struct node *n) {
   weft_dtype t = (weft_dtype)x->dtype;
   struct node *in[] = { x, work_node(w, &op_scalar, t, 0, NULL, 0, NULL, &zero, sizeof zero) };
   struct node *pad = in[1] ? work_node(w, n->op, t, n->rank, n->dims, 2, in, n->attr, n->attr_bytes) : NULL;
-  struct node *wide = pad ? cast_to(w, pad, (weft_dtype)n->dtype) : NULL;
+  struct node *wide = pad ? work_cast(w, pad, (weft_dtype)n->dtype) : NULL;
   if (!wide) return false;
   pad->origin = wide->origin = n->origin;
   return local_become(n, wide), true;
@@ -422,7 +422,7 @@ static bool store_scalars(struct work *w) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
       struct node *of = x->in[k], *number = of;
       while (x->op->kind == OP_TAKE && number->op->kind == OP_VIEW) number = number->in[0]; /* read at any index, it is one */
-      struct node *copy = cast_to(w, number, (weft_dtype)of->dtype);
+      struct node *copy = work_cast(w, number, (weft_dtype)of->dtype);
       if (!copy) return false;
       local_of(copy)->is_alone = true;
       x->in[k] = number == of ? copy : work_node(w, &op_broadcast, of->dtype, of->rank, of->dims, 1, &copy, NULL, 0);

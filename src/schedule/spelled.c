@@ -67,9 +67,7 @@ static struct node *folded(struct work *w, struct node *n, int axis, int64_t i) 
   return is_short(y) ? spell(w, y) : y;
 }
 
-static struct node *cast_to(struct work *w, struct node *x, weft_dtype t) {
-  return x && x->dtype != t ? work_node(w, &op_cast, t, x->rank, x->dims, 1, &x, NULL, 0) : x;
-}
+static struct node *as(struct work *w, struct node *x, weft_dtype t) { return x && x->dtype != t ? work_cast(w, x, t) : x; }
 
 static const struct op *combiner_of(const struct node *n) {
   switch ((int)n->op->fold->op) {
@@ -98,13 +96,13 @@ static struct node *spell(struct work *w, struct node *n) {
   struct node *x = n->in[0], *all = NULL;
   int axis = axis_of(n);
   for (int64_t i = 0; i < x->dims[axis]; i++) {
-    struct node *one = cast_to(w, is_fold(x) ? folded(w, x, axis, i) : element(w, x, axis, i), wide), *both[2] = { all, one };
+    struct node *one = as(w, is_fold(x) ? folded(w, x, axis, i) : element(w, x, axis, i), wide), *both[2] = { all, one };
     if (!one) return NULL;
     all = i ? work_node(w, combiner_of(n), wide, n->rank, n->dims, 2, both, NULL, 0) : begun(w, n, one);
     if (!all) return NULL;
     all->origin = n->origin;
   }
-  return cast_to(w, all, (weft_dtype)n->dtype);
+  return as(w, all, (weft_dtype)n->dtype);
 }
 
 static bool is_window(const struct node *n) {

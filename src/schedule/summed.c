@@ -10,28 +10,10 @@
 
 extern const struct op op_sum;
 
-/* Where x stands if every computed value is dense. */
-static bool dense_place(struct work *w, const struct node *x, struct place *p) {
-  const struct node *view[16];
-  int n = 0;
-  for (; x->op->kind == OP_VIEW; x = x->in[0]) {
-    if (n == 16) return false;
-    view[n++] = x;
-  }
-  if (x->op == &op_value) *p = w->leaf_place[local_of(x)->leaf];
-  else if (x->op->kind == OP_LEAF) return false;
-  else place_dense(x, 0, p);
-  while (n--) {
-    struct place in = *p;
-    if (!place_view(view[n], &in, p)) return false;
-  }
-  return true;
-}
-
 /* Going along `axis` of x is going on along axis k. */
 static bool goes_on(struct work *w, const struct node *x, int axis, int k) {
   struct place p;
-  return dense_place(w, x, &p) && p.stride[k] && p.stride[axis] == p.stride[k] * x->dims[k];
+  return place_if_dense(w, x, &p) && p.stride[k] && p.stride[axis] == p.stride[k] * x->dims[k];
 }
 
 /* x with its axis just before k, and both as one, at k; 1 stays in its place. */

@@ -10,25 +10,6 @@
 #include "graph/dtype.h"
 #include "schedule/work.h"
 
-enum { MOST_VIEWS = 16 };
-
-/* Where x stands if every computed value is dense; false: some view has to be copied. */
-static bool find_place(struct work *w, const struct node *x, struct place *p) {
-  const struct node *view[MOST_VIEWS];
-  int n = 0;
-  for (; x->op->kind == OP_VIEW; x = x->in[0]) {
-    if (n == MOST_VIEWS) return false;
-    view[n++] = x;
-  }
-  if (x->op == &op_value) *p = w->leaf_place[local_of(x)->leaf];
-  else place_dense(x, 0, p);
-  while (n--) {
-    struct place in = *p;
-    if (!place_view(view[n], &in, p)) return false;
-  }
-  return true;
-}
-
 static bool has_no_order(const struct node *n) {
   const struct fold *f = n->op->fold;
   if (f->n) return false;
@@ -51,7 +32,7 @@ static bool unmerge(struct work *w, struct node *n) {
   struct node *v = n->in[0], *y = v->in[0];
   struct place p;
   int from, to;
-  if (!node_count(v) || !axes_of(v, a.axis, &from, &to) || !find_place(w, y, &p) || find_place(w, v, &p)) return true;
+  if (!node_count(v) || !axes_of(v, a.axis, &from, &to) || !place_if_dense(w, y, &p) || place_if_dense(w, v, &p)) return true;
   for (int k = to - 1; k >= from && y; k--) {
     dim dims[WEFT_RANK_MAX];
     if (y->dims[k] == 1) continue;

@@ -92,6 +92,7 @@ const struct op *put_combiner(weft_how, weft_dtype); /* NULL: it sets */
 
 struct node *work_node(struct work *, const struct op *, weft_dtype, int rank, const dim dims[], int n, struct node *const in[],
                        const void *attr, size_t attr_bytes); /* of the plan; not in the list yet. NULL: marks no_memory */
+struct node *work_cast(struct work *, struct node *, weft_dtype); /* such a node, also to the dtype it has: a copy */
 struct node *before_loading(struct work *, struct node *); /* what it shows,
     before it was cast to the register dtype; NULL: it was not */
 
@@ -143,6 +144,8 @@ void put_place(const struct node *put, const struct place *whole, struct place *
 bool place_behind(const struct node *view, const struct place *, struct place *operand); /* of a view that has all of its operand */
 void place_dense(const struct node *, int store, struct place *);
 bool place_is_dense(const struct node *, const struct place *);
+bool place_if_dense(struct work *, const struct node *, struct place *); /* where it would stand if every computed value were dense;
+                                    false: no strides express a view of it, or it is no memory */
 int64_t node_count(const struct node *);
 
 /* group.c */
@@ -154,9 +157,8 @@ bool group_nodes(struct work *);
 bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
-bool contract_is_tiled(const struct work *, const struct node *); /* by tiles of a device, not as a sum within each lane */
-bool contract_is_by_itself(const struct work *, const struct node *); /* the same, or by an entry for few rows: it shares its kernel
-                                    with no fold and no other product */
+bool contract_is_by_itself(const struct work *, const struct node *); /* by tiles of a device, or its entries for few rows, not as a
+                                    sum within each lane: it shares its kernel with no fold and no other product */
 bool contract_is_apart(const struct work *, const struct node *); /* a library of the device is faster, with what follows in a
                                     kernel of its own, than a kernel that does all */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
