@@ -30,7 +30,7 @@ static bool lies_along_k(const struct shape_class *shape, const struct survey_pr
 
 bool ptx_has_thin(const struct survey *s, int form, struct ptx_plan *plan) {
   const struct survey_product *x = &s->product;
-  if (!x->is_there && !(x->is_of_vector && !form)) return false;
+  if (!x->is_there && !(plan->is_of_vector && !form)) return false;
   weft_dtype a = (weft_dtype)s->k->bufs[x->a->buf].dtype, b = (weft_dtype)s->k->bufs[x->b->buf].dtype,
              sums = (weft_dtype)s->k->vals[x->total].dtype;
   plan->thin_width = kir_width(sums);

@@ -78,7 +78,7 @@ struct ptx_plan {
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
   struct ptx_lin product_rows, product_columns, product_batch[PTX_NEST_PARS];
   int n_batch;              /* loops around both */
-  bool is_of_vector;        /* there are no rows */
+  bool is_of_vector;        /* there are no rows, and all lengths are known before a launch */
   int product_side;
   const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
   int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours; */

@@ -230,14 +230,14 @@ static void product(struct ptx_planner *m) {
   const struct survey_product *x = &m->s->product;
   if ((!x->is_there && !x->is_of_vector) || m->why) return;
   m->plan->product_side = kir_width((weft_dtype)m->k->vals[x->a->out[0]].dtype) == 8 ? 64 : 128;
-  m->plan->is_of_vector = x->is_of_vector;
   bool is_known = (!x->row || lin(m, x->row->at[0], &m->plan->product_rows)) && lin(m, x->lane->at[0], &m->plan->product_columns);
   for (int i = 0; i < x->n_batch; i++) is_known &= lin(m, x->batch[i]->at[0], &m->plan->product_batch[i]);
   m->plan->n_batch = x->n_batch;
   m->plan->is_long = x->between != NULL;
   is_known &= lin(m, x->sum->at[0], &m->plan->steps[0]);
   if (x->between) is_known &= lin(m, x->between->at[0], &m->plan->steps[1]) && lin(m, x->last->at[0], &m->plan->steps[2]);
-  if (!is_known) m->why = "a length that is known only inside the kernel";
+  m->plan->is_of_vector = x->is_of_vector && is_known; /* else its main entry does */
+  if (!is_known && x->is_there) m->why = "a length that is known only inside the kernel";
   else if (x->is_there) library(m);
 }
 
