@@ -1,9 +1,10 @@
 /* machine.c -- runs an entry: blocks of threads one after the other, threads in turns between the points where they meet.
  *
- * A thread runs until it waits (bar, shfl, match) or ends. Blocks, and the warps of a block, come in an order of chance, so that
- * what depends on the order differs from run to run. Addresses are the host's own in every space. */
+ * A thread runs until it waits (bar, shfl, match) or ends. Blocks, the warps of a block and the lanes of a warp come in an order of
+ * chance, so that what depends on the order differs from run to run. Addresses are the host's own in every space. */
 #include "machine.h"
 #include "estimate.h"
+#include "races.h"
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ struct block {
   const struct module *m;
   uint64_t steps;
   struct estimate *estimate;  /* NULL: none is made; else the turns of a thread count accesses by instruction */
+  bool seeks_races;
   char *why;
 };
 
@@ -318,6 +320,22 @@ static uint8_t *shared_address(struct block *b, const struct thread *t, const st
   return address_in(b, t, i, k, bytes, true);
 }
 
+/* Of an access before it is made: a race, if it is in one. `as`: who stores, itself or the copier of bulk copies. */
+static void look_for_race(struct block *b, const struct thread *t, int as, enum race_kind kind, const void *at, int bytes) {
+  static const char *const verbs[] = { "reads", "stores", "combines" }, *const done[] = { "has read", "has stored", "has combined" };
+  char why[WHY], line[32];
+  struct race r;
+  if (!b->seeks_races || is_in((uint64_t)(uintptr_t)at, bytes, t->local, b->e->local_bytes)) return;
+  if (!races_access((int)(t - b->t), as, kind, at, bytes, b->e->i[t->at].line, &r)) return;
+  snprintf(line, sizeof line, " in line %d", r.line);
+  snprintf(why, sizeof why, "it %s what thread %d%s %s%s, and nothing orders the two", verbs[kind], r.thread,
+           r.is_elsewhere ? " of another block" : "", done[r.before], r.line ? line : "");
+  wrong(b, t, why);
+}
+static void look_at_own(struct block *b, const struct thread *t, enum race_kind kind, const void *at, int bytes) {
+  look_for_race(b, t, (int)(t - b->t), kind, at, bytes);
+}
+
 static uint64_t param(const struct block *b, uint64_t which, enum type t) {
   uint64_t x = 0;
   memcpy(&x, b->params[which], (size_t)type_bytes(t));
@@ -327,6 +345,7 @@ static uint64_t param(const struct block *b, uint64_t which, enum type t) {
 static void load(struct block *b, struct thread *t, const struct instruction *i) {
   int size = type_bytes(i->t), n = i->width ? i->width : 1;
   uint8_t *at = i->is_param ? (uint8_t *)b->params[i->in[0].number] : address(b, t, i, 0, size * n);
+  if (at && !i->is_param && !i->is_volatile) look_at_own(b, t, RACE_READS, at, size * n);
   for (int k = 0; at && k < n; k++) {
     uint64_t x = 0;
     memcpy(&x, at + k * size, (size_t)size);
@@ -339,6 +358,7 @@ static void store(struct block *b, struct thread *t, const struct instruction *i
   uint8_t *at = address(b, t, i, 0, size * n);
   for (int k = 0; at && k < n; k++) {
     uint64_t x = get(b, t, &i->in[2 + k], i->t);
+    if (memcmp(at + k * size, &x, (size_t)size)) look_at_own(b, t, RACE_STORES, at + k * size, size);
     memcpy(at + k * size, &x, (size_t)size);
   }
 }
@@ -364,6 +384,7 @@ static void of_mbarrier(struct block *b, struct thread *t, const struct instruct
     struct mbarrier m = { .all = (uint8_t)get(b, t, &i->in[2], T_U32), .left = (uint8_t)get(b, t, &i->in[2], T_U32) };
     memcpy(at, &m, sizeof m);
   } else {
+    if (b->seeks_races) races_arrive((int)(t - b->t), at);
     arrive(at, 1, strcmp(i->how, "expect_tx") ? 0 : (int)get(b, t, &i->in[2], T_U32));
   }
 }
@@ -373,7 +394,9 @@ static bool is_turn_over(struct block *b, const struct thread *t, const struct i
   const uint8_t *at = shared_address(b, t, i, 0, 8);
   if (!at) return false;
   memcpy(&m, at, sizeof m);
-  return m.turn != get(b, t, &i->in[2], T_U32);
+  bool is_over = m.turn != get(b, t, &i->in[2], T_U32);
+  if (is_over && b->seeks_races) races_await((int)(t - b->t), at);
+  return is_over;
 }
 
 /* cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [from], bytes, [barrier] */
@@ -386,6 +409,8 @@ static void copy_bulk(struct block *b, struct thread *t, const struct instructio
   if (to + bytes > b->shared + b->shared_bytes) { wrong(b, t, "beyond shared memory"); return; }
   if (!b->may_touch(from, bytes, touched_by(b, t->at))) { wrong(b, t, "beyond what was allocated"); return; }
   if (b->estimate) estimate_bulk(b->estimate, bytes);
+  look_at_own(b, t, RACE_READS, (const void *)(uintptr_t)from, bytes);
+  look_for_race(b, t, races_copier(), RACE_STORES, to, bytes);
   b->bulk = realloc(b->bulk, (size_t)(b->n_bulk + 1) * sizeof *b->bulk);
   b->bulk[b->n_bulk++] = (struct bulk){ to, memcpy(malloc((size_t)bytes), (const void *)(uintptr_t)from, (size_t)bytes), barrier, bytes };
   memset(to, 0xcd, (size_t)bytes);
@@ -395,6 +420,7 @@ static void bulk_arrives(struct block *b) {
   for (int k = 0; k < b->n_bulk; k++) {
     struct bulk *x = &b->bulk[k];
     memcpy(x->to, x->data, (size_t)x->bytes);
+    if (b->seeks_races) races_arrive(races_copier(), x->barrier);
     arrive(x->barrier, 0, -x->bytes);
     free(x->data);
   }
@@ -407,9 +433,12 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
   if (!strncmp(i->how, "commit", 6)) { t->group++; return; }
   if (!strncmp(i->how, "wait", 4)) {
     int n = 0;
-    for (int k = 0; k < t->n_way; k++)
-      if (t->way[k].group < t->group - (int)i->in[0].number) memcpy(t->way[k].to, t->way[k].data, (size_t)t->way[k].bytes);
-      else t->way[n++] = t->way[k];
+    for (int k = 0; k < t->n_way; k++) {
+      const struct on_its_way *w = &t->way[k];
+      if (w->group >= t->group - (int)i->in[0].number) { t->way[n++] = *w; continue; }
+      look_at_own(b, t, RACE_STORES, w->to, w->bytes);
+      memcpy(w->to, w->data, (size_t)w->bytes);
+    }
     t->n_way = n;
     return;
   }
@@ -423,7 +452,8 @@ static void copy_async(struct block *b, struct thread *t, const struct instructi
     if (b->may_touch(a, bytes, touched_by(b, t->at))) at = (const uint8_t *)(uintptr_t)a, estimate(b, t, i, a, bytes);
     else wrong(b, t, "beyond what was allocated");
   }
-  if (at) memcpy(w.data, at, (size_t)bytes);
+  if (at) look_at_own(b, t, RACE_READS, at, bytes), memcpy(w.data, at, (size_t)bytes);
+  if (w.to) look_at_own(b, t, RACE_STORES, w.to, all);
   if (t->n_way == t->way_room) t->way = realloc(t->way, (size_t)(t->way_room = 2 * t->way_room + 16) * sizeof *t->way);
   if (w.to) t->way[t->n_way++] = w;
 }
@@ -443,6 +473,7 @@ static void atomic(struct block *b, struct thread *t, const struct instruction *
   uint8_t *at = address(b, t, i, 0, size);
   uint64_t old = 0, x = get(b, t, &i->in[2], i->t), new;
   if (!at) return;
+  look_at_own(b, t, RACE_COMBINES, at, size);
   memcpy(&old, at, (size_t)size);
   old = as(i->t, old);
   if (!strcmp(i->how, "cas")) new = old == x ? get(b, t, &i->in[3], i->t) : old;
@@ -487,6 +518,7 @@ static unsigned source(const struct block *b, const struct thread *t, const stru
 
 static void exchange(struct block *b, struct thread *t, const struct instruction *i, uint32_t mask) {
   uint64_t out[32] = { 0 };
+  if (i->op == BAR && b->seeks_races) races_meet_some((int)(t - b->t) / 32 * 32, mask);
   for (unsigned l = 0; l < 32; l++) {
     if (!(mask >> l & 1)) continue;
     struct thread *x = lane_of(b, t, l);
@@ -517,6 +549,7 @@ static void load_matrices(struct block *b, struct thread *first, const struct in
   for (unsigned l = 0; l < 32; l++) {
     const uint8_t *at = address(b, lane_of(b, first, l), i, 0, 16);
     if (!at) return;
+    look_at_own(b, lane_of(b, first, l), RACE_READS, at, 16);
     memcpy(row[l], at, 16);
   }
   for (unsigned l = 0; l < 32; l++) {
@@ -617,6 +650,7 @@ static double told_element(struct block *b, const struct thread *t, const struct
                          : n / 8 * from_atom + n % 8 * 128 + k / 8 * 16;
   const uint8_t *at = told(b, t, desc, more);
   uint16_t h = 0;
+  if (at && !((turned ? n : k) % 8)) look_at_own(b, t, RACE_READS, at, 16);
   if (at) memcpy(&h, at + (turned ? n : k) % 8 * 2, 2);
   return half_of(i, h, 0);
 }
@@ -660,6 +694,7 @@ static bool meet(struct block *b) {
   bool any = false, all = true;
   for (int k = 0; k < b->n && all; k++)
     all = b->t[k].state == ENDED || (b->t[k].state == WAITS && is_of_block(&b->e->i[b->t[k].at]));
+  if (all && b->seeks_races) races_meet_all();
   for (int k = 0; k < b->n && !*b->why; k++) {
     struct thread *t = &b->t[k];
     if (t->state != WAITS) continue;
@@ -963,6 +998,7 @@ static struct quick prepared(struct entry *e, int recent[RECENT], const struct i
   struct quick q = { .code = (uint8_t)quick_code(i), .unless = i->unless, .guard = i->guard, .target = i->target };
   bool is_vector = q.code >= Q_LD_4S, loads_param = i->op == LD && i->is_param;
   int n_in = is_vector ? 2 : loads_param ? 1 : i->n_in;
+  if ((i->op == LD || i->op == ST) && !loads_param && races_are_sought()) q.code = Q_NONE;
   if (!is_vector && (i->n_to > 1 || i->n_in > 3)) q.code = Q_NONE;
   if (i->n_to && i->to[0].kind != ARG_REG) q.code = Q_NONE;
   for (int k = 0; k < n_in; k++) if (i->in[k].kind == ARG_NONE) q.code = Q_NONE;
@@ -1097,16 +1133,17 @@ static void run_thread(struct block *b, struct thread *t) {
 static void begin(struct block *b) {
   for (int k = 0; k < b->n; k++) b->t[k].state = BEGINS;
   memset(b->shared, 0xcd, b->shared_bytes);
+  if (b->seeks_races) races_begin_block(b->shared, b->shared_bytes);
 }
 
 static void run_block(struct block *b, unsigned *seed) {
   bool any = true;
   begin(b);
   while (any && !*b->why) {
-    int warps = (b->n + 31) / 32, from = rand_r(seed) % warps;
+    int warps = (b->n + 31) / 32, from = rand_r(seed) % warps, turned = rand_r(seed) & 31;
     for (int w = 0; w < warps; w++)
       for (int l = 0; l < 32; l++) {
-        int k = (w + from) % warps * 32 + l;
+        int k = (w + from) % warps * 32 + (l ^ turned);
         if (k < b->n) run_thread(b, &b->t[k]);
       }
     any = meet(b);
@@ -1152,6 +1189,12 @@ static void run_few(struct block *b, uint64_t n, unsigned *seed) {
   b->estimate = NULL;
 }
 
+/* Blocks tell each other how far they are by what gives something back, and by fences. */
+static bool blocks_talk(const struct entry *e) {
+  for (int k = 0; k < e->n_instructions; k++) if (e->i[k].op == ATOM || e->i[k].op == FENCE) return true;
+  return false;
+}
+
 const char *machine_run(const struct module *m, const struct entry *e, const unsigned grid[3], const unsigned block[3],
                         size_t shared_bytes, void **params, may_touch *may) {
   static _Thread_local char why[WHY];
@@ -1174,11 +1217,14 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
   }
   uint64_t n = (uint64_t)grid[0] * grid[1] * grid[2], from = n ? (uint64_t)rand_r(&seed) % n : 0;
   if (estimate_is_on()) run_few(&b, n, &seed), n = 0;
+  b.seeks_races = n && races_are_sought();
+  if (b.seeks_races) races_begin_launch(b.n, blocks_talk(e));
   for (uint64_t k = 0; k < n && !*why; k++) {
     number_block(&b, (k + from) % n);
     b.steps = 0;
     run_block(&b, &seed);
   }
+  if (b.seeks_races) races_end_launch();
   for (int k = 0; k < b.n; k++) free(b.t[k].way);
   for (int k = 0; k < b.n_bulk; k++) free(b.bulk[k].data);
   free(b.bulk);

@@ -22,7 +22,8 @@ struct instruction {
   int op;                     /* by place in machine.c's table */
   enum type t, from;          /* from: of cvt */
   char how[12], round[8];     /* a word of its own kind: eq, lo, down, and .. */
-  bool is_shared, is_param, is_nan, has_hint; /* is_shared, is_param: memory; is_nan: min.NaN; has_hint: for a cache, the last operand */
+  bool is_shared, is_param, is_volatile; /* memory */
+  bool is_nan, has_hint;      /* min.NaN; for a cache, the last operand */
   int guard;                  /* -1: always */
   bool unless;
   int width;                  /* of vectors: .v2 2, .v4 4 */

@@ -184,9 +184,10 @@ static void modifiers(struct instruction *x, char *w) {
     else if (!strcmp(s, "param")) x->is_param = true;
     else if (!strcmp(s, "NaN")) x->is_nan = true;
     else if (!strcmp(s, "L2::cache_hint")) x->has_hint = true;
+    else if (!strcmp(s, "volatile")) x->is_volatile = true;
     else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
-    else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "local") && strcmp(s, "to") && strcmp(s, "aligned")) {
+    else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "nc") && strcmp(s, "local") && strcmp(s, "to") && strcmp(s, "aligned")) {
       if (x->how[0] && !strcmp(s, "and")) strcat(x->how, "&");
       else if (x->how[0] && !strcmp(s, "or")) strcat(x->how, "|");
       else copy_word(x->how, sizeof x->how, s);

@@ -287,6 +287,7 @@ static void fill_last(struct printer *p, const struct float_tile *t, const char 
   ptx_line(p, "setp.ge.s64 %s, %s, %d", is, left, t->f->steps);
   ptx_line(p, "@%s bra %s", is, whole);
   ptx_line(p, "cvt.u32.u64 %s, %s", n, left);
+  if (t->portion > 1) ptx_line(p, "bar.sync 0"); /* all have loaded what is filled now, and will load it again */
   fill_steps(p, t, stage, n);
   if (t->portion > 1) load_portion(p, t, at, 0, 0);
   ptx_place(p, whole);

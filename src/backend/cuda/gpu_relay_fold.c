@@ -163,7 +163,7 @@ static void fold_all(struct printer *p, struct relaying *r, const char *place, c
 }
 
 /* Adder `own` has the place of this number, and every row that comes there. Its first lane asks for the row, as soon as all writers
- * have left the one before. */
+ * and the other lanes of this warp have left the one before. */
 void relay_adders(struct printer *p, struct relaying *r, const char *own, struct where w) {
   const char *is_first = ptx_pred(p), *is_over = ptx_pred(p), *i = ptx_word(p), *turn = ptx_word(p), *wide = ptx_long(p);
   const char *here = relay_barrier(p, r, own, RELAY_HERE), *folded = relay_barrier(p, r, own, RELAY_FOLDED),
@@ -178,6 +178,7 @@ void relay_adders(struct printer *p, struct relaying *r, const char *own, struct
   ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, i, r->count);
   ptx_line(p, "@%s bra %s", is_over, w.rest);
   relay_set_row(p, r, i);
+  ptx_line(p, "bar.warp.sync -1");
   ptx_line(p, "@!%s bra %s", is_first, asked);
   ptx_line(p, "setp.eq.u32 %s, %s, %s", is_over, i, own);
   ptx_line(p, "@%s bra %s", is_over, free);
