@@ -6,7 +6,9 @@
  *
  * WEFT_TEST_DRIVER_LATE=1: what is enqueued is done when somebody waits for it, and not before; 2: now and then before, too. Pinned
  * memory is read and written then, and memory that is freed is gone at once: who trusts in an order that he has not asked for finds
- * other bytes, or loses the device. Calls can be made to fail, one by one (test_driver_fail). */
+ * other bytes, or loses the device. Calls can be made to fail, one by one (test_driver_fail).
+ *
+ * WEFT_TEST_DRIVER_RACES=1: accesses that nothing orders lose the device, too (races.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
