@@ -108,12 +108,12 @@ void nest_take_word(struct printer *p, int k) {
   ptx_unpack(p, d, ptx_val(p, v), word, part, d == WEFT_F16 && !ptx_pattern_matters(p, v));
 }
 
-void nest_by_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *lane, struct where w) {
+/* So many copies of the body at a time, while there are as many steps to come. */
+static void all_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *lane, int copies,
+                      struct where w) {
   const char *var = ptx_val(p, s->var), *first = ptx_long(p), *behind = ptx_long(p), *over = ptx_pred(p);
   const char *many = ptx_label(p, "words"), *few = ptx_label(p, "few");
   struct ptx_early around = p->early;
-  int copies = copies_of(p, s);
-  if (!copies) return;
   begin(p, s, b->lane);
   ptx_place_loop(p, many);
   ptx_line(p, "sub.s64 %s, %s, %s", first, var, lane);
@@ -125,4 +125,9 @@ void nest_by_words(struct printer *p, const struct kir_stmt *s, const struct ptx
   ptx_line(p, "bra %s", many);
   ptx_place_loop(p, few);
   p->early = around;
+}
+
+void nest_by_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *lane, struct where w) {
+  int copies = copies_of(p, s);
+  if (copies) all_words(p, s, b, lane, copies, w);
 }
