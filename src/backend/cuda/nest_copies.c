@@ -70,15 +70,29 @@ static bool goes_through(const struct kir_stmt *loop) {
   return true;
 }
 
-/* Blocks of threads that are to find room on a processor where lanes load several numbers. The linker's compiler asks for those of
- * all copies ahead by itself, unless there are calls, but takes 72 registers for five loads and 128 for seven, most of them for
- * addresses, so that few threads have room. With one step from copy to copy 48 and 64 are enough, or 80 where several par loops are
- * one (ptxas -c 13.0). */
+/* Blocks of threads that are to find room on a processor where lanes load several neighbours. The linker's compiler asks for what
+ * all copies load ahead by itself, unless there are calls, but takes 72 registers for five loads and 128 for seven, most of them
+ * for addresses, so that few threads have room. With one step from copy to copy 48 and 64 are enough, or 80 where several par loops
+ * are one (ptxas -c 13.0). */
 enum { MANY_LOADS = 6, BLOCKS_OF_FEW = 5, BLOCKS_OF_MANY = 4, BLOCKS_TOGETHER = 3 };
 
-static int count_loads(const struct kir_stmt *loop) {
+static bool moves(const struct printer *p, const struct kir_stmt *load, int lane) {
+  for (int d = 0; d < load->n_at; d++)
+    if (survey_mentions(load->at[d], lane) && p->shape->stride[load->buf][d] != STRIDE_0) return true;
+  return false;
+}
+
+static bool is_of_neighbours(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s) {
+  return s->kind == KIR_LOAD && p->k->bufs[s->buf].kind == KIR_IN && ptx_is_neighbours(p, s, loop) && ptx_is_steady(loop, s);
+}
+
+/* Loads of a lane's body, if all are of neighbours, or of what is the same for all lanes; else 0. */
+static int count_neighbours(const struct printer *p, const struct kir_stmt *loop) {
   int n = 0;
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += s->kind == KIR_LOAD;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    if (is_of_neighbours(p, loop, s)) n++;
+    else if (s->kind == KIR_LOAD && moves(p, s, loop->var)) return 0;
+  }
   return n;
 }
 
@@ -94,19 +108,20 @@ enum haste { AS_IT_IS, OF_STEPS, OVER_CHECKS, OF_MANY };
 static enum haste haste_of(const struct printer *p, const struct kir_stmt *loop) {
   if (loop->kind == KIR_SERIAL) return goes_through(loop) ? OF_STEPS : AS_IT_IS;
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (holds_up(s)) return OVER_CHECKS;
-  return !p->survey.is_cooperative && count_loads(loop) > 1 ? OF_MANY : AS_IT_IS;
+  return !p->survey.is_cooperative && count_neighbours(p, loop) > 1 ? OF_MANY : AS_IT_IS;
 }
 
 static bool is_early(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, enum haste why) {
   if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN) return false;
+  if (why == OF_MANY) return is_of_neighbours(p, loop, s);
   return why == OVER_CHECKS ? is_always_there(p->k, s) : ptx_is_steady(loop, s);
 }
 
-/* Bytes from what this step loads, at `first`, to what the next one does. Of many loads those of neighbours share a register. */
+/* Bytes from what this step loads, at `first`, to what the next one does. Many loads of neighbours share the register of it. */
 static const char *bytes_to_next(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *step,
                                  const char *first, enum haste why) {
   const char *by = ptx_own(p, OWN_LONG), *var = ptx_val(p, loop->var);
-  if (why == OF_MANY && ptx_axis_along(p->shape, s, loop->var) >= 0) {
+  if (why == OF_MANY) {
     ptx_line(p, "mul.lo.s64 %s, %s, %d", by, step, kir_width((weft_dtype)p->k->bufs[s->buf].dtype));
     return by;
   }
@@ -119,7 +134,7 @@ static const char *bytes_to_next(struct printer *p, const struct kir_stmt *loop,
 static void early_loads(struct printer *p, const struct kir_stmt *loop, const char *step, int copies) {
   enum haste why = haste_of(p, loop);
   p->early = (struct ptx_early){ .turn = -1 };
-  if (why == OF_MANY && !p->blocks) p->blocks = blocks_for(p, count_loads(loop));
+  if (why == OF_MANY && !p->blocks) p->blocks = blocks_for(p, count_neighbours(p, loop));
   if (why == AS_IT_IS || copies > PTX_EARLY_COPIES) return;
   for (const struct kir_stmt *s = loop->body.first; s && p->early.n < (why == OF_MANY ? PTX_MOST_EARLY : PTX_EARLY); s = s->next) {
     if (!is_early(p, loop, s, why)) continue;
