@@ -416,6 +416,45 @@ TEST(ptx_rows_of_odd_lengths_go_by_16_bytes_but_for_their_ends) {
   EXPECT(!wide_shape_of(shares_of_rows(), 2048, 4095, 4095).is_wide); /* one warp would compute all exponentials once more */
 }
 
+/* The launch of y = a - b, [rows, n] each, of which b begins so many bytes behind a; row: elements from a row of b to the next. */
+static struct ptx_shape difference_of(int64_t n, int64_t apart, int64_t row) {
+  struct kir_kernel *k = parse_one("kernel less { size R, C in a:f32[R,C], b:f32[R,C] out y:f32[R,C] par r in R { lane c in C { %1 = load a[r,c] "
+                                   "%2 = load b[r,c] %3 = sub(%1, %2) store y[r,c] = %3 } } }");
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  struct ptx_shape s = { 0 };
+  struct arena *a = arena_new();
+  struct bound bufs[] = { { (void *)((uintptr_t)1 << 30), { n, 1 } }, { (void *)(((uintptr_t)1 << 30) + (uintptr_t)apart), { row, 1 } },
+                          { (void *)((uintptr_t)1 << 40), { n, 1 } } };
+  const char *why = "";
+  if (print(k, &out, &plan, &why)) {
+    EXPECT(ptx_shape(&plan, &h200, (int64_t[]){ 8000, n }, NULL, a, &s));
+    ptx_tall_shape(&plan, &h200, (int64_t[]){ 8000, n }, NULL, bufs, &s);
+    ptx_wide_shape(&plan, &h200, (int64_t[]){ 8000, n }, NULL, bufs, &s);
+    ptx_plan_free(&plan);
+  } else {
+    test_fail(__FILE__, __LINE__, "%s", why);
+  }
+  text_free(&out), arena_free(a), kir_free(k);
+  EXPECT((int64_t)s.grid[1] * s.block[1] >= 8000);
+  return s;
+}
+
+TEST(ptx_blocks_of_threads_are_rows_high_where_rows_are_read_again) {
+  enum { N = 8190, ROW = 4 * N };
+  static const int64_t tall[] = { ROW, -ROW, 2 * ROW, -2 * ROW + 4, ROW - 4, 8 * ROW }, others[] = { 0, 4, -8, 1000, ROW / 3, 9 * ROW, 1 << 29 };
+  for (size_t i = 0; i < sizeof tall / sizeof *tall; i++) {
+    struct ptx_shape s = difference_of(N, tall[i], N);
+    EXPECT(s.block[0] == 32 && s.block[1] == 8 && !s.is_wide);
+  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) EXPECT_INT(difference_of(N, others[i], N).block[1], 1);
+  EXPECT_INT(difference_of(N, ROW, N + 1).block[1], 1); /* of another pitch: another array */
+  EXPECT_INT(difference_of(N, ROW, -N).block[1], 1);
+  EXPECT_INT(difference_of(N, ROW, 0).block[1], 1);
+  struct ptx_shape s = difference_of(8192, 4 * 8192, 8192);
+  EXPECT(s.block[0] == 32 && s.block[1] == 8 && s.is_wide);
+}
+
 /* Of a kernel whose x is apart by so much. */
 static bool takes_neighbours(int64_t by) {
   struct kir_kernel *k = parse_one("kernel twice { size N in x:f32[N] out y:f32[N] lane i in N { %1 = load x[i] %2 = add(%1, %1) store y[i] = %2 } }");

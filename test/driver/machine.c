@@ -297,6 +297,7 @@ static bool is_in(uint64_t at, int bytes, const void *begin, size_t room) {
 static void estimate(struct block *b, const struct thread *t, const struct instruction *i, uint64_t at, int bytes) {
   if (!b->estimate) return;
   bool stores = i->op == ST || i->op == RED || i->op == ATOM;
+  estimate_area(b->estimate, touched_by(b, t->at)->from, touched_by(b, t->at)->bytes);
   estimate_access(b->estimate, (unsigned)((t - b->t) / 32), t->at, t->turn[t->at]++, stores, at, bytes);
 }
 
@@ -408,7 +409,8 @@ static void copy_bulk(struct block *b, struct thread *t, const struct instructio
   if (!to || !barrier) return;
   if (to + bytes > b->shared + b->shared_bytes) { wrong(b, t, "beyond shared memory"); return; }
   if (!b->may_touch(from, bytes, touched_by(b, t->at))) { wrong(b, t, "beyond what was allocated"); return; }
-  if (b->estimate) estimate_bulk(b->estimate, bytes);
+  if (b->estimate) estimate_area(b->estimate, touched_by(b, t->at)->from, touched_by(b, t->at)->bytes);
+  if (b->estimate) estimate_bulk(b->estimate, from, bytes);
   look_at_own(b, t, RACE_READS, (const void *)(uintptr_t)from, bytes);
   look_for_race(b, t, races_copier(), RACE_STORES, to, bytes);
   b->bulk = realloc(b->bulk, (size_t)(b->n_bulk + 1) * sizeof *b->bulk);

@@ -273,12 +273,13 @@ static void fill_params(struct session *s) {
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------ */
 
-/* All that a shape depends on: sizes, arguments, strides, and how far addresses are from whole 16 bytes. 0: too much, or there are
- * rows, which have places in an arena. */
+/* All that a shape depends on: sizes, arguments, strides, how far addresses are from whole 16 bytes, and whether buffers have rows
+ * in common. 0: too much, or there are rows, which have places in an arena. */
 static int key_of(const struct session *s, int64_t key[REMEMBERED]) {
   const struct ptx_plan *p = &s->c->plan;
   int n = 0;
   if (p->n_rows || p->n_sizes + p->n_args > REMEMBERED / 2) return 0;
+  if (p->tall.n) key[n++] = ptx_rows_meet(p, s->l->bufs);
   for (int i = 0; i < p->n_sizes; i++) key[n++] = s->l->sizes[i];
   for (int i = 0; i < p->n_args; i++) key[n++] = (int64_t)s->l->args[i];
   for (int b = 0; b < p->n_bufs; b++) {
@@ -317,6 +318,7 @@ static int compute_shape(struct session *s) {
   if (!ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
   if (p->locals_are_shared && s->shape.row_bytes)
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
+  ptx_tall_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_wide_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_relay_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);

@@ -108,6 +108,9 @@ void ptx_wide_body(struct printer *);     /* gpu_wide.c: of spread kernels, or o
  * every row of it along that axis. */
 bool ptx_is_aligned(const struct ptx_buf *, const struct bound *, int axis, int each, const int64_t sizes[], const uint64_t args[]);
 
+/* gpu_tall.c: rows that are read more than once. */
+void ptx_find_tall(const struct survey *, const struct shape_class *, struct ptx_tall *);
+
 /* gpu_short_rows.c */
 bool ptx_find_short(const struct survey *, const struct shape_class *, struct ptx_shorts *);
 void ptx_short_body(struct printer *);

@@ -61,7 +61,7 @@ static void long_shape(const struct ptx_plan *p, const struct ptx_machine *m, un
 static bool spread_shape(const struct ptx_wide *w, const struct ptx_machine *m, int64_t n, struct ptx_shape *s) {
   int64_t lanes = ptx_parts(n, w->each * w->groups), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
   if (w->has_columns && lanes * rows < (int64_t)LEAST_OF_COLUMNS * m->n_processors) return false;
-  while (x < lanes && x < 256) x *= 2;
+  while (x < lanes && x < s->most_across) x *= 2;
   while (x > 32 && ptx_parts(lanes, x) * x - lanes > lanes / 8) x /= 2; /* few threads without work */
   while (y < rows && x * y < 256) y *= 2;
   s->block[0] = (unsigned)x, s->block[1] = (unsigned)y;

@@ -47,7 +47,8 @@ void ptx_load_plain(struct printer *p, int buf, int value, const char *at) {
 static bool early_load(struct printer *p, const struct kir_stmt *s) {
   for (int i = 0; p->early.turn >= 0 && i < p->early.n; i++) {
     if (p->early.s[i] != s) continue;
-    ptx_mov(p, ptx_dtype(p, s->out[0]), ptx_val(p, s->out[0]), p->early.reg[i][p->early.turn]);
+    if (i < PTX_EARLY && p->early.words[i].parts) nest_take_word(p, i);
+    else ptx_mov(p, ptx_dtype(p, s->out[0]), ptx_val(p, s->out[0]), p->early.reg[i][p->early.turn]);
     return true;
   }
   return false;

@@ -4,6 +4,7 @@
  * What the copies load is asked for ahead of all of them where the compiler would not do so by itself, since a thread waits
  * hundreds of cycles for memory. What they combine in a private output by exchanges meets behind the last copy. */
 #include "backend/cuda/ptx_nest.h"
+#include "backend/cuda/gpu_wide.h"
 
 /* A body of few statements is written four times: its loads are under way together. Those of serial loops wait for each other, so
  * there it pays for longer ones too. */
@@ -69,21 +70,76 @@ static bool goes_through(const struct kir_stmt *loop) {
   return true;
 }
 
-/* Loads of all copies of a body are printed here where the compiler would not move them ahead of the copy before: over checks and
- * combining in memory it may not, and of a serial loop it would rather save registers. */
+/* Blocks of threads that are to find room on a processor where lanes load several neighbours. The linker's compiler asks for what
+ * all copies load ahead by itself, unless there are calls, but takes 72 registers for five loads and 128 for seven, most of them
+ * for addresses, so that few threads have room. With one step from copy to copy 48 and 64 are enough, or 80 where several par loops
+ * are one (ptxas -c 13.0). */
+enum { MANY_LOADS = 6, BLOCKS_OF_FEW = 5, BLOCKS_OF_MANY = 4, BLOCKS_TOGETHER = 3 };
+
+static bool moves(const struct printer *p, const struct kir_stmt *load, int lane) {
+  for (int d = 0; d < load->n_at; d++)
+    if (survey_mentions(load->at[d], lane) && p->shape->stride[load->buf][d] != STRIDE_0) return true;
+  return false;
+}
+
+static bool is_of_neighbours(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s) {
+  return s->kind == KIR_LOAD && p->k->bufs[s->buf].kind == KIR_IN && ptx_is_neighbours(p, s, loop) && ptx_is_steady(loop, s);
+}
+
+/* Loads of a lane's body, if all are of neighbours, or of what is the same for all lanes; else 0. */
+static int count_neighbours(const struct printer *p, const struct kir_stmt *loop) {
+  int n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    if (is_of_neighbours(p, loop, s)) n++;
+    else if (s->kind == KIR_LOAD && moves(p, s, loop->var)) return 0;
+  }
+  return n;
+}
+
+static int blocks_for(const struct printer *p, int n_loads) {
+  return n_loads < MANY_LOADS ? BLOCKS_OF_FEW : p->survey.n_together ? BLOCKS_TOGETHER : BLOCKS_OF_MANY;
+}
+
+/* Why loads of all copies of a body are printed ahead of them. */
+enum haste { AS_IT_IS, OF_STEPS, OVER_CHECKS, OF_MANY };
+
+/* The compiler would not move them ahead of the copy before: of a serial loop it would rather save registers, over checks and
+ * combining in memory it may not, and for many loads of lanes it takes more registers than they need. */
+static enum haste haste_of(const struct printer *p, const struct kir_stmt *loop) {
+  if (loop->kind == KIR_SERIAL) return goes_through(loop) ? OF_STEPS : AS_IT_IS;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (holds_up(s)) return OVER_CHECKS;
+  return !p->survey.is_cooperative && count_neighbours(p, loop) > 1 ? OF_MANY : AS_IT_IS;
+}
+
+static bool is_early(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, enum haste why) {
+  if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN) return false;
+  if (why == OF_MANY) return is_of_neighbours(p, loop, s);
+  return why == OVER_CHECKS ? is_always_there(p->k, s) : ptx_is_steady(loop, s);
+}
+
+/* Bytes from what this step loads, at `first`, to what the next one does. Many loads of neighbours share the register of it. */
+static const char *bytes_to_next(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *step,
+                                 const char *first, enum haste why) {
+  const char *by = ptx_own(p, OWN_LONG), *var = ptx_val(p, loop->var);
+  if (why == OF_MANY) {
+    ptx_line(p, "mul.lo.s64 %s, %s, %d", by, step, kir_width((weft_dtype)p->k->bufs[s->buf].dtype));
+    return by;
+  }
+  ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+  ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
+  ptx_line(p, "sub.s64 %s, %s, %s", var, var, step);
+  return by;
+}
+
 static void early_loads(struct printer *p, const struct kir_stmt *loop, const char *step, int copies) {
-  bool is_serial = loop->kind == KIR_SERIAL, is_held = is_serial && goes_through(loop);
+  enum haste why = haste_of(p, loop);
   p->early = (struct ptx_early){ .turn = -1 };
-  for (const struct kir_stmt *s = loop->body.first; s && !is_serial; s = s->next) is_held |= holds_up(s);
-  if (!is_held || copies > PTX_EARLY_COPIES) return;
-  for (const struct kir_stmt *s = loop->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
-    if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN) continue;
-    if (is_serial ? !ptx_is_steady(loop, s) : !is_always_there(p->k, s)) continue;
-    const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at);
-    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
-    ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
-    ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
-    ptx_line(p, "sub.s64 %s, %s, %s", var, var, step);
+  if (why == OF_MANY && !p->blocks) p->blocks = blocks_for(p, count_neighbours(p, loop));
+  if (why == AS_IT_IS || copies > PTX_EARLY_COPIES) return;
+  for (const struct kir_stmt *s = loop->body.first; s && p->early.n < (why == OF_MANY ? PTX_MOST_EARLY : PTX_EARLY); s = s->next) {
+    if (!is_early(p, loop, s, why)) continue;
+    const char *first = ptx_address(p, s->buf, s->at), *by, *at = ptx_own(p, OWN_LONG);
+    by = bytes_to_next(p, loop, s, step, first, why);
     ptx_line(p, "mov.s64 %s, %s", at, first);
     for (int i = 0; i < copies; i++) {
       p->early.reg[p->early.n][i] = ptx_own_of(p, ptx_dtype(p, s->out[0]));

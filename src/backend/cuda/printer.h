@@ -39,12 +39,17 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
-/* Loads of a loop that were printed ahead of all copies of its body (nest_copies.c, ptx_walk.c, gpu_turned.c). */
-enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 64 };
+/* Loads of a loop that were printed ahead of all copies of its body (nest_copies.c, nest_words.c, ptx_walk.c, gpu_turned.c). */
+enum { PTX_EARLY = 4, PTX_MOST_EARLY = 8, PTX_EARLY_COPIES = 64 };
+struct ptx_words {                 /* of a load whose registers are words with the elements of `parts` copies, of so many bytes: */
+  int parts, width;                /* parts 0: they are elements */
+  const char *at, *select[2];      /* where the word of a lane stands, and how lanes exchange parts of them */
+};
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
-  const struct kir_stmt *s[PTX_EARLY];
-  const char *reg[PTX_EARLY][PTX_EARLY_COPIES];
+  const struct kir_stmt *s[PTX_MOST_EARLY];
+  const char *reg[PTX_MOST_EARLY][PTX_EARLY_COPIES];
+  struct ptx_words words[PTX_EARLY];
 };
 
 /* What a serial loop in a lane of a loop over time loads in its first steps, and finds in every step of time: a column of a matrix,

@@ -41,6 +41,7 @@ struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16, PTX_STREAMS = 4 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
+enum { PTX_TALL = 16 };
 enum { PTX_RUNNING = 4, PTX_NEST_PARS = 8 };
 enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each begins at a multiple of four of them */
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
@@ -167,6 +168,9 @@ struct ptx_plan {
     } line[PTX_RUNNING];
     struct ptx_lin length;
   } running;
+  struct ptx_tall {         /* inputs whose rows may be rows of each other: neighbours along lanes, and rows along this axis */
+    int n, bufs[PTX_TALL], row[PTX_TALL];
+  } tall;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
   const struct kir_stmt *chain; /* NULL, or the kernel is this serial loop, in all lanes of a warp; while it is printed */
@@ -197,11 +201,14 @@ static inline int64_t ptx_parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) /
 
 enum { MERGE_THREADS = 256, MERGED_BYTES = 8 * MERGE_THREADS };
 
+enum { PTX_ACROSS = 256 }; /* threads of a block, and as many as it may have along lanes */
+
 struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may have */ };
 
 /* The sizes of one launch. */
 struct ptx_shape {
   unsigned grid[3], block[3];
+  int most_across;          /* threads of a block along lanes, of elements that need nothing of each other */
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
   size_t fold_bytes;        /* of the rows: of those that are folded, the last ones */
   size_t sets;              /* of copies of private outputs, in shared memory */
@@ -241,6 +248,13 @@ bool ptx_is_one_number(const struct ptx_plan *); /* in_order, and all that itera
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
+/* The shape of a main entry whose threads need nothing of each other, with so many of a block along lanes at most. */
+void ptx_spread_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                      int most_across, struct ptx_shape *);
+/* Makes its blocks of threads several rows high where rows are read more than once; before the shapes of other entries. */
+bool ptx_tall_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    const struct bound bufs[], struct ptx_shape *);
+bool ptx_rows_meet(const struct ptx_plan *, const struct bound bufs[]); /* whether they are */
 /* Whether a block of threads has room for the tiles of such a kernel. */
 bool ptx_attends(const struct ptx_machine *, int capability, const struct kir_attention *);
 /* The shape of a kernel that is attention; false: it is none. */

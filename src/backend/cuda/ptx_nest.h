@@ -9,6 +9,7 @@
  *   nest_serial.c   serial loops
  *   nest_lanes.c    lane loops
  *   nest_copies.c   the body of either, several copies at a time
+ *   nest_words.c    .. of lanes that load narrow elements by words
  *
  * What other entries call is in printer.h. */
 #ifndef WEFT_CUDA_PTX_NEST_H
@@ -47,5 +48,10 @@ bool nest_is_sum_in_time(const struct kir_stmt *serial, const struct where *);
 /* The body once, and on to the next step; and for var, var + step, .. below `end`. */
 void nest_one_copy(struct printer *, const struct kir_stmt *loop, const char *step, struct where);
 void nest_repeat(struct printer *, const struct kir_stmt *loop, const char *end, const char *step, struct where);
+
+/* nest_words.c */
+/* As many steps of a block as whole words of its elements allow, before nest_repeat; lane: the lane's number, 64 bits. */
+void nest_by_words(struct printer *, const struct kir_stmt *loop, const struct ptx_blocks *, const char *lane, struct where);
+void nest_take_word(struct printer *, int early); /* the value of an early load, of words, for this copy of the body */
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, UNKNOWN = 1024 };
+enum { SPREAD_THREADS = PTX_ACROSS, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, UNKNOWN = 1024 };
 enum { BLOCKS_A_PROCESSOR = 4, BLOCKS_WITH_SETS = 2 };
 enum { GRID_X = INT32_MAX, MOST_SETS = 32 };
 /* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
@@ -314,6 +314,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   turned(&m, shape);
   pairs(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
+  if (!m.why) ptx_find_tall(s, shape, &plan->tall);
   shorts(&m, shape);
   relay(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
@@ -518,11 +519,12 @@ static int64_t crowd(const struct user *u) {
   return most(1, least(8, parts(n, 8 * (int64_t)SPREAD_THREADS * u->m->n_processors)));
 }
 
-/* Threads along lanes, then along rows, so that short lanes still fill a warp. */
-static void spread(const struct user *u, struct ptx_shape *s) {
+/* Threads along lanes, `across` of them at most, then along rows, so that short lanes still fill a warp. */
+static void spread(const struct user *u, int64_t across, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows = longest(u, PTX_ROWS, 0), planes = longest(u, PTX_PLANES, 0);
   if (u->p->is_chain) lanes = 32; /* a warp */
-  int64_t threads = spread_threads(u, lanes, rows), x = power_at_least(lanes, threads), y = power_at_least(rows, threads / x);
+  int64_t threads = spread_threads(u, lanes, rows);
+  int64_t x = power_at_least(lanes, least(across, threads)), y = power_at_least(rows, threads / x);
   s->block[0] = (unsigned)x, s->block[1] = (unsigned)y, s->block[2] = 1;
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
   s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);
@@ -535,6 +537,11 @@ static void spread(const struct user *u, struct ptx_shape *s) {
   s->grid[0] = (unsigned)least(s->grid[0], few);
   s->grid[1] = (unsigned)least(s->grid[1], most(1, few / s->grid[0]));
   s->grid[2] = 1;
+}
+
+void ptx_spread_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
+                      int most_across, struct ptx_shape *s) {
+  spread(&(struct user){ p, m, sizes, args }, most_across, s);
 }
 
 static bool has_copies(const struct user *u, const struct ptx_shape *s) {
@@ -613,7 +620,7 @@ static bool product_shape(const struct user *u, struct ptx_shape *s) {
 bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                struct arena *arena, struct ptx_shape *s) {
   struct user u = { p, m, sizes, args };
-  *s = (struct ptx_shape){ .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
+  *s = (struct ptx_shape){ .most_across = PTX_ACROSS, .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
   int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes - (p->leaves ? MERGED_BYTES : 0);
   if (s->row_at && ptx_attention_shape(p, sizes, args, s)) return true;
   if (!s->row_at || !place_rows(&u, s, room)) return false;
@@ -621,6 +628,6 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
   else if (!place_in_order(&u, s)) return false;
   if (product_shape(&u, s)) return true;
   if (p->is_cooperative) cooperate(&u, s);
-  else spread(&u, s);
+  else spread(&u, SPREAD_THREADS, s);
   return !p->leaves || place_left(&u, s);
 }
