@@ -50,7 +50,7 @@ static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
                                         p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
                                         p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry[0], p->short_entry[1],
-                                        p->relay_entry, p->aligned_entry };
+                                        p->warp_rows_entry, p->relay_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -320,6 +320,7 @@ static int compute_shape(struct session *s) {
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
   ptx_tall_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_wide_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_warp_rows_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_relay_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
@@ -420,6 +421,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_paired) return PTX_IN_PAIRS;
   if (s->is_relayed) return PTX_RELAYED;
   if (s->is_short) return (enum ptx_part)(PTX_FIRST_SHORT + s->short_form);
+  if (s->is_of_warps) return PTX_OF_WARPS;
   if (s->is_streamed) return PTX_STREAMED;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;

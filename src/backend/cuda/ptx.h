@@ -61,7 +61,7 @@ struct ptx_nest {
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_LONG,
                 PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_FIRST_SHORT,
-                PTX_RELAYED = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_ALIGNED, PTX_PARTS };
+                PTX_OF_WARPS = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
@@ -131,6 +131,8 @@ struct ptx_plan {
                                share a row, elements that each of them has */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } shorts;
+  const char *warp_rows_entry; /* NULL, or an entry of rows that are not aligned, a warp a row; the length of its lane loops */
+  struct ptx_lin warp_rows;
   const char *relay_entry;  /* NULL, or an entry whose warps hand rows on: some fold them, others write (gpu_relay.c) */
   struct ptx_relay {
     const struct kir_stmt *loop; /* while it is looked for: a lane loop */
@@ -228,6 +230,7 @@ struct ptx_shape {
   int streams;              /* .. so many at a time */
   bool is_short;            /* .. of short rows, in this form */
   int short_form;
+  bool is_of_warps;         /* .. of rows that a warp has each */
   bool is_relayed;          /* .. whose warps hand rows on; streams: for so many there is room */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
@@ -264,6 +267,8 @@ bool ptx_attention_aligned_shape(const struct ptx_plan *, const struct bound buf
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *);
+bool ptx_warp_rows_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                         struct ptx_shape *); /* after those of gpu_wide.h, which it leaves alone */
 bool ptx_relay_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                      const struct bound bufs[], struct ptx_shape *); /* likewise */
 /* Whether such a kernel, handing rows on, is faster than two. */

@@ -276,6 +276,11 @@ static void pairs(struct ptx_planner *m) {
   if (!is_known) *x = (struct ptx_pairs){ 0 };
 }
 
+static void warp_rows(struct ptx_planner *m) {
+  const struct kir_stmt *loop = m->why ? NULL : ptx_find_warp_rows(m->s);
+  if (loop && !lin(m, loop->at[0], &m->plan->warp_rows)) m->plan->warp_rows = (struct ptx_lin){ 0 };
+}
+
 static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_turned *t = &m->plan->turned;
   bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
@@ -316,6 +321,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   if (!plan->turned.n_loads) wide(&m, shape);
   if (!m.why) ptx_find_tall(s, shape, &plan->tall);
   shorts(&m, shape);
+  warp_rows(&m);
   relay(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->streamed.n_loads || plan->relay.each;
