@@ -497,3 +497,29 @@ TEST(cuda_without_a_device_fails_with_a_text) {
   EXPECT(!strncmp(cuda_message(), "cuda: loading PTX: ", 19));
   EXPECT(!backend_cuda.available());
 }
+
+/* Rows of halves, every other of which begins between two words, by a fold whose bits know left from right: as many lanes further as
+ * they loaded, its accumulators would give others (nest_words.c). */
+TEST(cuda_narrow_rows_fold_from_left_to_right) {
+  static const char text[] =
+    "kernel sides { size R, C in x:bf16[R,C] out y:f32[R], z:f32[R]\n"
+    "  fn sides(am:f32, as:f32, bm:f32, bs:f32) -> f32, f32 {\n"
+    "    m = max(am, bm)\n"
+    "    ea = sub(0f3f800000, mul(0f3dcccccd, sub(m, am)))\n" /* 1 - (m - a) / 10 */
+    "    eb = sub(0f3f800000, mul(0f3dcccccd, sub(m, bm)))\n"
+    "    return m, fma(as, ea, mul(bs, eb)) }\n"
+    "  par r in R { lane c in C { m, s = fold sides(load x[r,c], 0f3f800000) from 0fc0800000, 0f00000000 }\n"
+    "    store y[r] = m store z[r] = s } }";
+  static const int lengths[] = { 4097, 31, 333, 1000, 1001, 9001 };
+  struct kir_kernel *k = NULL;
+  struct text why = { 0 };
+  if (!cuda_available()) { test_skip("there is no device"); return; }
+  EXPECT_INT(kir_parse(text, &k, 1, &why), 1);
+  for (size_t i = 0; (k = i ? k : ready(k)) && i < sizeof lengths / sizeof *lengths; i++) {
+    char n[32];
+    snprintf(n, sizeof n, "R=4 C=%d", lengths[i]);
+    try(k, &(struct trial){ k->name, n, SUMS }, false);
+  }
+  text_free(&why);
+  kir_free(k);
+}

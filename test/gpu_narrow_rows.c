@@ -1,11 +1,14 @@
 /* gpu_narrow_rows.c -- rows of elements of 1 and 2 bytes that are folded in order, on the GPU against the host: the same bits for
  * every dtype and length, wherever rows begin and however they stand. Lanes load words of them where they can (nest_words.c). */
+#include <math.h>
 #include <string.h>
 #include "gpu.h"
 
-enum { ROWS = 3, PROGRAMS = 8, VIEWS = 9 };
+enum { ROWS = 3, PROGRAMS = 11, VIEWS = 9 };
 
 static weft_array *floats(weft_array *x) { return weft_mul(weft_cast(x, WEFT_F32), weft_scalar(0.1)); } /* last bits show the order */
+
+static weft_array *without_nan(weft_array *x) { return weft_where(weft_isnan(x), weft_scalar(-5), x); } /* whose bits are nobody's */
 
 static weft_array *made(int which, weft_array *x, weft_array *y, weft_array *weights) {
   weft_array *a = floats(x);
@@ -17,11 +20,14 @@ static weft_array *made(int which, weft_array *x, weft_array *y, weft_array *wei
     case 4: return weft_argmax(weft_cast(x, WEFT_F32), -1);
     case 5: return weft_sum(weft_where(weft_gt(a, weft_scalar(0.2)), a, weft_mul(a, a)), -1);
     case 6: return weft_sum(weft_mul(a, weights), -1); /* beside elements that are no narrow ones */
+    case 8: return without_nan(weft_max(weft_where(weft_gt(a, weft_scalar(0.59)), weft_scalar(NAN), weft_neg(a)), -1)); /* no order to keep */
+    case 9: return weft_sum(weft_cast(x, WEFT_I32), -1);
+    case 10: return weft_any(weft_gt(a, weft_scalar(0.5995)), -1);
     default: return weft_add(weft_sum(weft_mul(a, floats(weft_cast(y, WEFT_U8))), -1), weft_cast(weft_any(weft_gt(a, weft_scalar(0.58)), -1), WEFT_F32));
   }
 }
 
-/* [ROWS, n] of [ROWS + 1, 2 n + 4]: from an element between words on, turned around, apart, along columns, the same row again. */
+/* [ROWS, n] of [ROWS + 1, 2 n + 4 or 5]: from an element between words on, turned around, apart, along columns, the same row again. */
 static weft_array *view(int seen, weft_array *x, int64_t n) {
   weft_array *rows = weft_slice(x, 0, 1, ROWS + 1, 1);
   switch (seen) {
@@ -35,7 +41,7 @@ static weft_array *view(int seen, weft_array *x, int64_t n) {
 
 static void expect_same(weft_dtype t, int64_t n, int which, int seen) {
   weft_scope *s = weft_scope_open();
-  weft_array *x = matrix(t, ROWS + 1, 2 * n + 4), *weights = matrix(WEFT_F32, 1, n);
+  weft_array *x = matrix(t, ROWS + 1, 2 * n + 4 + n % 2), *weights = matrix(WEFT_F32, 1, n);
   void *got[2];
   size_t bytes = 0;
   for (int device = 0; device < 2; device++) {
@@ -60,7 +66,7 @@ TEST(cuda_narrow_rows_of_every_dtype_have_the_bits_of_the_host) {
   for (int t = 0; has_gpu() && t < DTYPES; t++)
     for (int which = 0; which < PROGRAMS; which++)
       for (int seen = 0; seen < VIEWS; seen += getenv("WEFT_TEST_FEW") ? 3 : 1)
-        if (which != 4 || t != 3) expect_same(dtypes[t], 3 * 2048 + 517 + (t + which) % 4 * 4, which, seen);
+        if (which != 4 || t != 3) expect_same(dtypes[t], 3 * 2048 + 517 + (t + which) % 4 * 3, which, seen);
 }
 
 /* Lengths around those of words of a warp, of its copies of the body, and of a block; the others of a few. */
@@ -71,6 +77,7 @@ TEST(cuda_narrow_rows_of_every_length_have_the_bits_of_the_host) {
     expect_same(WEFT_BF16, n, 0, 2 * (int)(i % 2));
     expect_same(dtypes[1 + i % 2], n, (int)(i % 2), (int)(i % 5));
     if (i % 4 == 0) expect_same(dtypes[i / 4 % DTYPES], n, (int)(i / 8 % 3), (int)(i / 3 % VIEWS));
+    if (i % 4 == 2) expect_same(dtypes[i / 4 % 3], n, 8 + (int)(i / 8 % 3), (int)(i / 3 % 5));
   }
   expect_same(WEFT_F16, 0, 0, 0);
   expect_same(WEFT_BF16, 70000, 1, 0);

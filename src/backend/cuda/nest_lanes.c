@@ -76,8 +76,9 @@ static void blocked_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   const char *own = ptx_own(p, OWN_LONG);
   ptx_line(p, "cvt.u64.u32 %s, %s", own, b.lane);
   ptx_line(p, "add.s64 %s, %s, %s", ptx_val(p, s->var), b.from, own);
-  nest_by_words(p, s, &b, own, w);
+  const char *by = nest_by_words(p, s, &b, own, w);
   nest_repeat(p, s, b.to, "32", w);
+  if (by) ptx_blocks_turn(p, s, &b, by);
   ptx_blocks_close(p, s, &b);
   ptx_blocks_meet(p, s, &b);
 }

@@ -6,8 +6,9 @@
  * number is l, its 5 bits rotated to the right by k: the warp asks for the same 128 bytes as of f32. Then, for i = 0 .. k - 1, the
  * lanes l and l ^ 2^i exchange every other 2^i elements of their words; part t of the word of lane l is now the element 32 t + l.
  *
- * The elements of a lane and their order are those of ptx_blocks.c, and so are the bits. Where a row does not begin with a whole
- * word, and at its end, nest_repeat goes on. */
+ * Where a block begins `by` elements behind a whole word, the words from 32 - by on are whole, and lane l has the elements of
+ * accumulator l - by: behind the block, before the tree, accumulators are brought where they belong. So each has its elements in
+ * their order, and the bits are the same. At the end of a block, and where loads do not begin alike, nest_repeat goes on. */
 #include "backend/cuda/ptx_nest.h"
 #include "backend/cuda/gpu_wide.h"
 
@@ -114,8 +115,6 @@ static void all_words(struct printer *p, const struct kir_stmt *s, const struct 
                       struct where w) {
   const char *var = ptx_val(p, s->var), *first = ptx_long(p), *behind = ptx_long(p), *over = ptx_pred(p);
   const char *many = ptx_label(p, "words"), *few = ptx_label(p, "few");
-  struct ptx_early around = p->early;
-  begin(p, s, b->lane);
   ptx_place_loop(p, many);
   ptx_line(p, "sub.s64 %s, %s, %s", first, var, lane);
   ptx_line(p, "add.s64 %s, %s, %d", behind, first, 32 * copies);
@@ -125,10 +124,53 @@ static void all_words(struct printer *p, const struct kir_stmt *s, const struct 
   for (p->early.turn = 0; p->early.turn < copies; p->early.turn++) nest_one_copy(p, s, "32", w);
   ptx_line(p, "bra %s", many);
   ptx_place_loop(p, few);
-  p->early = around;
 }
 
-void nest_by_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *lane, struct where w) {
-  int copies = copies_of(p, s);
-  if (copies) all_words(p, s, b, lane, copies, w);
+/* By how many elements the block begins behind a whole word, of the first load; 0 where it is too short for words behind the first
+ * 32 elements. */
+static const char *behind_word(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, int least_copies) {
+  const char *var = ptx_val(p, s->var), *at = ptx_long(p), *n = ptx_long(p), *by = ptx_word(p), *is = ptx_pred(p);
+  p->reg[s->var] = b->from;
+  ptx_line(p, "and.b64 %s, %s, 3", at, ptx_address(p, p->early.s[0]->buf, p->early.s[0]->at));
+  p->reg[s->var] = var;
+  ptx_line(p, "cvt.u32.u64 %s, %s", by, at);
+  ptx_line(p, "shr.u32 %s, %s, %d", by, by, ptx_log_2(p->early.words[0].width));
+  ptx_line(p, "sub.s64 %s, %s, %s", n, b->to, b->from);
+  ptx_line(p, "setp.lt.s64 %s, %s, %d", is, n, 32 * (least_copies + 1));
+  ptx_line(p, "selp.b32 %s, 0, %s, %s", by, by, is);
+  return by;
+}
+
+/* The elements of the block before the first 32 that begin with a whole word: lane l goes on with the element 32 + l - by. */
+static void before_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *by, struct where w) {
+  const char *var = ptx_val(p, s->var), *back = ptx_long(p), *is = ptx_pred(p), *whole = ptx_label(p, "whole");
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, by);
+  ptx_line(p, "@%s bra %s", is, whole);
+  ptx_line(p, "cvt.u64.u32 %s, %s", back, by);
+  ptx_line(p, "sub.s64 %s, %s, %s", var, var, back);
+  w.rest = ptx_label(p, "next");
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, var, b->from);
+  ptx_line(p, "@%s bra %s", is, w.rest);
+  ptx_block(p, &s->body, w);
+  ptx_place(p, w.rest);
+  ptx_line(p, "add.s64 %s, %s, 32", var, var);
+  ptx_place(p, whole);
+}
+
+/* What is left of a block, when there are no steps for so many copies any more, goes by fewer of them. */
+enum { FEWER = 4 };
+
+const char *nest_by_words(struct printer *p, const struct kir_stmt *s, const struct ptx_blocks *b, const char *lane,
+                          struct where w) {
+  struct ptx_early around = p->early;
+  int copies = copies_of(p, s), parts = 1, least_copies = copies;
+  if (!copies) return NULL;
+  begin(p, s, b->lane);
+  for (int k = 0; k < p->early.n; k++) if (p->early.words[k].parts > parts) parts = p->early.words[k].parts;
+  while (least_copies / FEWER >= parts) least_copies /= FEWER;
+  const char *by = behind_word(p, s, b, least_copies);
+  before_words(p, s, b, by, w);
+  for (; copies >= least_copies; copies /= FEWER) all_words(p, s, b, lane, copies, w);
+  p->early = around;
+  return by;
 }

@@ -265,6 +265,8 @@ void ptx_add_kept(struct printer *, const struct kir_stmt *lane_loop, const char
 /* A lane loop whose folds have an order: blocks of 4096 elements, from .. to, for one warp after the other. */
 struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *from, *to, *again, *leave; };
 struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
+void ptx_blocks_turn(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *, const char *by);
+                                                          /* results of lane l become those of lane l + by, modulo 32 */
 void ptx_blocks_close(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *);
 void ptx_blocks_meet(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *); /* instead of ptx_meet */
 void ptx_add_left(struct printer *, const struct kir_stmt *lane_loop, const char *n); /* folds of n <= 4096 values in `folds` */

@@ -74,6 +74,18 @@ void reduce_push_warp(struct printer *p, const struct kir_stmt *s, const char *l
   ptx_line(p, "add.u32 %s, %s, 1", c->count, c->count);
 }
 
+void ptx_blocks_turn(struct printer *p, const struct kir_stmt *loop, const struct ptx_blocks *b, const char *by) {
+  const char *from = ptx_own(p, OWN_WORD);
+  ptx_line(p, "add.u32 %s, %s, %s", from, b->lane, by);
+  ptx_line(p, "and.b32 %s, %s, 31", from, from);
+  for FOLDS(s, loop) {
+    const char *r[PTX_TUPLE], *own[PTX_TUPLE];
+    reduce_results(p, s, r);
+    reduce_from_lane(p, s, r, from, own);
+    reduce_copy(p, s, r, own);
+  }
+}
+
 void ptx_blocks_close(struct printer *p, const struct kir_stmt *loop, const struct ptx_blocks *b) {
   if (reduce_next_fold(loop->body.first)) reduce_fold_warp(p, loop);
   for FOLDS(s, loop) reduce_push_warp(p, s, b->lane);

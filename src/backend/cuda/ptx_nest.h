@@ -50,8 +50,9 @@ void nest_one_copy(struct printer *, const struct kir_stmt *loop, const char *st
 void nest_repeat(struct printer *, const struct kir_stmt *loop, const char *end, const char *step, struct where);
 
 /* nest_words.c */
-/* As many steps of a block as whole words of its elements allow, before nest_repeat; lane: the lane's number, 64 bits. */
-void nest_by_words(struct printer *, const struct kir_stmt *loop, const struct ptx_blocks *, const char *lane, struct where);
+/* As many steps of a block as whole words of its elements allow, before nest_repeat; lane: the lane's number, 64 bits. By how many
+ * lanes its accumulators are further than they belong; NULL: they are not, nothing was printed. */
+const char *nest_by_words(struct printer *, const struct kir_stmt *loop, const struct ptx_blocks *, const char *lane, struct where);
 void nest_take_word(struct printer *, int early); /* the value of an early load, of words, for this copy of the body */
 
 #endif

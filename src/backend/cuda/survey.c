@@ -14,7 +14,13 @@ struct access_site {                    /* an access */
   struct access_site *next;
 };
 
-struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; bool has_prefix, has_keep; };
+struct survey_walk {
+  struct survey *s;
+  struct arena *arena;
+  struct access_site *sites;
+  bool has_prefix, has_keep;
+  bool has_narrow, has_wide; /* folds along lanes of nothing but elements of 1 and 2 bytes, and others */
+};
 struct around { const struct kir_stmt *lane; bool in_serial, is_often; int pars; };
 
 static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
@@ -198,6 +204,17 @@ static void private(struct survey_walk *w, const struct kir_stmt *s, struct arou
 
 static void visit(struct survey_walk *w, const struct kir_block *b, struct around a);
 
+/* A lane loop that folds nothing but elements of 1 and 2 bytes. */
+static bool folds_narrow(const struct kir_kernel *k, const struct kir_stmt *lane) {
+  bool folds = false, loads = false;
+  for (const struct kir_stmt *s = lane->body.first; s; s = s->next) {
+    if (s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_FOLD) return false;
+    folds |= s->kind == KIR_FOLD, loads |= s->kind == KIR_LOAD;
+    if (s->kind == KIR_LOAD && kir_width((weft_dtype)k->bufs[s->buf].dtype) > 2) return false;
+  }
+  return folds && loads;
+}
+
 static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   int folded = 0, scanned = 0;
   w->s->has_lane = true;
@@ -208,6 +225,7 @@ static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct ar
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX || x->kind == KIR_KEEP) w->s->is_cooperative = true;
     if (x->kind == KIR_FOLD && x->order == KIR_COL) refuse(w->s, "a fold of columns along lanes");
     if ((x->kind == KIR_FOLD || x->kind == KIR_PREFIX) && ptx_is_ordered(w->s->k, x)) w->s->is_ordered = true;
+    if (x->kind == KIR_FOLD) *(folds_narrow(w->s->k, s) ? &w->has_narrow : &w->has_wide) = true;
     if (x->kind == KIR_PREFIX) w->has_prefix = true;
     if (x->kind == KIR_KEEP) w->has_keep = true;
   }
@@ -392,8 +410,15 @@ static void find_order(struct survey_walk *w) {
       refuse(s, "private copies of a narrow dtype");
 }
 
+/* Folds of narrow elements that have no order go as if they had one: there lanes load words of them (nest_words.c), and a row has
+ * no more threads than that takes. */
+static void take_order(struct survey_walk *w) {
+  if (w->has_narrow && !w->has_wide && !w->has_keep && !w->has_prefix && !w->s->private_loop) w->s->is_ordered = true;
+}
+
 static void decide(struct survey_walk *w) {
   struct survey *s = w->s;
+  take_order(w);
   find_order(w);
   find_conflicts(w);
   find_owners(s);
@@ -420,7 +445,7 @@ bool survey_nothing(struct survey *s, const struct kir_kernel *k, struct arena *
 }
 
 bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
-  struct survey_walk w = { s, arena, NULL, false, false };
+  struct survey_walk w = { .s = s, .arena = arena };
   const char *exact = getenv("WEFT_EXACT");
   if (!survey_nothing(s, k, arena)) return false;
   s->is_exact = exact && !strcmp(exact, "1");
