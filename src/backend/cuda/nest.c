@@ -159,7 +159,6 @@ int ptx_kept_row(struct printer *p, int value) {
 }
 
 static void keep(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  if (p->loads_again) return;
   for (int i = 0; i < s->n_in; i++) {
     weft_dtype d = ptx_dtype(p, s->in[i]);
     ptx_store(p, "", d, kept_address(p, ptx_kept_row(p, s->in[i]), w->lane, w->lo), ptx_in_register(p, d, s->in[i]));
@@ -167,7 +166,6 @@ static void keep(struct printer *p, const struct kir_stmt *s, const struct where
 }
 
 void nest_load_kept(struct printer *p, const struct kir_stmt *loop, const char *lo) {
-  if (p->loads_again) { ptx_load_again(p, loop); return; }
   for (int r = 0; r < p->plan->n_rows; r++) {
     int v = p->plan->rows[r].of;
     if (p->plan->rows[r].kind != PTX_KEEP || survey_keeps(loop, v) || !survey_uses(&loop->body, v)) continue;

@@ -26,7 +26,6 @@ static bool is_by_words(const struct printer *p, const struct kir_stmt *loop, co
 static int length_of(const struct printer *p, const struct kir_stmt *loop) {
   int n = 0;
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
-    if (s->kind == KIR_KEEP && p->loads_again) continue;
     if (s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_FOLD) return 0;
     n += s->op == KIR_CALL && s->kind != KIR_LOAD ? nest_length(&p->k->fns[s->fn].body) : 1;
   }

@@ -150,7 +150,6 @@ struct printer {
   struct ptx_asked asked[PTX_ASKED];
   int n_asked;
   struct ptx_stream stream;
-  bool loads_again;          /* gpu_warp_rows.c: what is kept is loaded once more, and stands nowhere */
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */
@@ -374,7 +373,6 @@ void ptx_running_body(struct printer *);
 /* gpu_warp_rows.c: a warp has a row that is not aligned. */
 const struct kir_stmt *ptx_find_warp_rows(const struct survey *); /* the first lane loop; NULL: there is no such entry */
 void ptx_warp_rows_body(struct printer *);
-void ptx_load_again(struct printer *, const struct kir_stmt *lane_loop); /* values that earlier loops have kept */
 
 /* gpu_turned.c: a block of threads takes a tile of rows and lanes. */
 bool ptx_find_turned(const struct survey *, const struct shape_class *, struct ptx_turned *);
