@@ -16,14 +16,14 @@ static weft_array *made(int which, weft_array *x, weft_array *weights) {
     case 1:
       d = weft_sub(a, weft_mean(a, -1));
       return weft_sum(weft_mul(d, d), -1);
-    case 2: /* every element is stored, too */
+    case 2: /* three loops, in whose last every element is stored: there is no such entry */
       d = weft_sub(a, weft_mean(a, -1));
       return weft_mul(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), -1), weft_scalar(1e-5)))), weights);
     case 3: return weft_logsumexp(weft_add(weft_mul(a, weights), weft_scalar(0.5)), -1); /* kept is what few operations make */
     case 4: /* two folds in the second loop, of which one has no order */
       d = weft_sub(a, weft_max(a, -1));
       return weft_add(weft_sum(weft_mul(d, d), -1), weft_min(d, -1));
-    default: return weft_softmax(a, -1); /* exponentials are not computed twice */
+    default: return weft_softmax(a, -1); /* nor here: exponentials are not computed twice */
   }
 }
 
@@ -85,7 +85,7 @@ TEST(what_is_cheap_to_make_again_has_an_entry_of_warps) {
   for (int which = 0; which < PROGRAMS; which++) {
     weft_array *y = made(which, x, weights);
     const char *ptx = weft_show(1, &y, "ptx");
-    EXPECT(ptx && (strstr(ptx, "_of_warps(") != NULL) == (which != 5));
+    EXPECT(ptx && (strstr(ptx, "_of_warps(") != NULL) == (which != 2 && which != 5));
   }
   weft_set(WEFT_DEVICE, 0);
   weft_scope_discard(s);

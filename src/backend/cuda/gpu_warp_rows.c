@@ -13,6 +13,7 @@
 enum { ROWS_A_PROCESSOR = 16 };  /* at least: warps that are there at a time; not measured */
 enum { WARPS_A_PROCESSOR = 32 }; /* blocks of threads it has at most */
 enum { MOST_MADE = 6 };          /* statements that make a kept value */
+enum { MOST_LOOPS = 2 };         /* a third one, as of a layer norm, would ask the second cache for what shared memory has */
 
 /* The statement of a lane loop, and that loop, that gives the value; NULL: it is the same for all lanes. */
 static const struct kir_stmt *maker_of(const struct kir_block *b, int value, const struct kir_stmt **loop) {
@@ -36,9 +37,10 @@ static int cost_of(const struct kir_kernel *k, int value) {
   return cost;
 }
 
-/* par .. { uniform statements and lane loops of one length }, and what these keep is cheap; the first of them, or NULL. */
+/* par .. { uniform statements and two lane loops of one length }, and what is kept is cheap; the first of them, or NULL. */
 const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
   const struct kir_stmt *first = NULL, *next;
+  int n_loops = 0;
   if (!s->is_dealt || s->is_single || s->has_private || s->n_checks) return NULL;
   for (const struct kir_stmt *x = s->k->body.first; x; x = next) {
     next = x->kind == KIR_PAR ? x->body.first : x->next;
@@ -46,7 +48,7 @@ const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
     if (x->kind != KIR_PAR && x->kind != KIR_LANE && x->kind != KIR_OP && x->kind != KIR_LOAD && x->kind != KIR_STORE) return NULL;
     if (x->kind != KIR_LANE) continue;
     if (!first) first = x;
-    if (x->extent != KIR_N || !kir_lin_equal(x->at[0], first->at[0])) return NULL;
+    if (++n_loops > MOST_LOOPS || x->extent != KIR_N || !kir_lin_equal(x->at[0], first->at[0])) return NULL;
     for (const struct kir_stmt *y = x->body.first; y; y = y->next)
       for (int i = 0; y->kind == KIR_KEEP && i < y->n_in; i++) if (cost_of(s->k, y->in[i]) > MOST_MADE) return NULL;
   }

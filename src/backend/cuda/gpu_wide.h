@@ -12,6 +12,7 @@
  *   shifted   gpu_long_rows.c   .. none of them aligned, but all alike                    the same, but for the ends of the row
  *   loose     gpu_long_rows.c   .. aligned in no way                                      the same, element by element
  *   short     gpu_short_rows.c  very many rows of up to 256                               a row, or shares it with few lanes
+ *   of_warps  gpu_warp_rows.c   many rows of up to 4096, aligned in no way, folded twice  element after element, its warp the row
  *
  * gpu_wide.c says which kernels have such entries, gpu_wide_shape.c which of them a launch takes: printed code trusts that
  * neighbours are aligned. Folds that have an order keep it, bit by bit (gpu_ordered.c). */
