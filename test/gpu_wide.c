@@ -528,3 +528,43 @@ TEST(cuda_quotients_of_numbers_have_the_bits_of_the_host) {
         test_fail(__FILE__, __LINE__, "quotient %d of %a: %a on the host, %a there", k, (double)x[i], (double)got[0][k][i],
                   (double)got[1][k][i]);
 }
+
+/* What elements of rows become beside numbers of their row: arrays whose rows begin alike, and some whose rows do not. */
+static weft_array *beside_rows(int which, weft_array *x, weft_array *rows, int64_t n) {
+  weft_array *y = weft_sub(weft_mul(x, weft_cast(rows, weft_dtype_of(x))), weft_cast(rows, weft_dtype_of(x)));
+  switch (which) {
+    case 0: return y;
+    case 1: return weft_where(weft_eq(weft_iota(x, 1), weft_cast(rows, WEFT_I64)), y, x);
+    case 2: return weft_add(y, weft_slice(weft_pad(x, 1, 1, 0, weft_scalar(3)), 1, 0, n, 1)); /* a column before */
+    case 3: return weft_cast(y, WEFT_F32);
+    default: return weft_div(y, weft_add(weft_mul(x, x), weft_cast(weft_scalar(1), weft_dtype_of(x))));
+  }
+}
+
+TEST(cuda_elements_of_rows_of_odd_lengths_have_the_bits_of_the_host) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_I16, WEFT_I8, WEFT_I32 };
+  test_watchdog(400);
+  if (!has_gpu()) return;
+  for (int i = 0; i < 140; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = dtypes[i % 7];
+    int64_t n = i % 4 ? 255 + i % 11 : 1000 + i, count = 3 + i % 5;
+    weft_array *x = view(i / 7 % 4, t, count, n), *rows = matrix(WEFT_F32, count, 1);
+    void *got[2];
+    size_t bytes = 0;
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      got[device] = bits_of(beside_rows(i / 7 % 5, x, rows, n), &bytes);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    if (memcmp(got[0], got[1], bytes)) test_fail(__FILE__, __LINE__, "%s [%lld,%lld], %d", weft_dtype_name(t), (long long)count, (long long)n, i);
+    free(got[0]), free(got[1]);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 1);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = beside_rows(0, matrix(WEFT_BF16, 4, 301), matrix(WEFT_F32, 4, 1), 301);
+  EXPECT(strstr(weft_show(1, &y, "ptx"), "_wide_shifted("));
+  weft_scope_discard(s);
+  weft_set(WEFT_DEVICE, 0);
+}

@@ -50,7 +50,7 @@ static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
                                         p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
                                         p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry[0], p->short_entry[1],
-                                        p->warp_rows_entry, p->relay_entry, p->aligned_entry };
+                                        p->warp_rows_entry, p->shifted_spread_entry, p->relay_entry, p->aligned_entry };
   return name[part];
 }
 
@@ -424,6 +424,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_of_warps) return PTX_OF_WARPS;
   if (s->is_streamed) return PTX_STREAMED;
   if (s->is_long) return s->is_shifted ? PTX_SHIFTED : s->is_loose ? PTX_LOOSE : PTX_LONG;
+  if (s->is_wide && s->is_shifted) return PTX_SHIFTED_SPREAD;
   return s->is_wide ? PTX_WIDELY : s->is_product ? PTX_TILES : PTX_MAIN;
 }
 

@@ -2,7 +2,8 @@
  * computes element by element, and stores 16.
  *
  * Elements at the end that are too few for that go one by one, and so do those of which one fails a check: nothing is stored before
- * a check. */
+ * a check. Rows that are not aligned, but all alike, as those of one odd length, have an entry of their own, in which the first thread of
+ * a row begins before it, by so many elements that all others are aligned, and takes one by one those that are there. */
 #include "backend/cuda/gpu_wide.h"
 
 /* Blocks of threads that are to find room on a processor, of kernels with quotients: arithmetic hides loads only if there are
@@ -69,19 +70,33 @@ static void two_groups(struct printer *p, const struct kir_stmt *loop, const cha
   ptx_place(p, leave);
 }
 
+/* How many elements stand between 16 whole bytes and the beginning of this row. */
+static const char *shift_of(struct printer *p, const struct kir_stmt *loop) {
+  const struct kir_stmt *s = p->plan->wide.along;
+  int width = kir_width((weft_dtype)p->k->bufs[s->buf].dtype);
+  const char *low = ptx_own(p, OWN_LONG), *shift = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mov.s64 %s, 0", ptx_val(p, loop->var));
+  ptx_line(p, "and.b64 %s, %s, 15", low, ptx_address(p, s->buf, s->at));
+  ptx_line(p, "shr.u64 %s, %s, %d", shift, low, width == 8 ? 3 : width == 4 ? 2 : 1);
+  return shift;
+}
+
 static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->each;
   const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *end = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG);
   const char *again = ptx_label(p, "wide"), *apart = ptx_label(p, "apart"), *leave = ptx_label(p, "leave");
   struct where together = w;
   together.rest = apart;
+  const char *shift = p->is_shifted ? shift_of(p, loop) : NULL;
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lane, %d", var, each);
+  if (shift) ptx_line(p, "sub.s64 %s, %s, %s", var, var, shift);
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
   if (p->groups > 1) two_groups(p, loop, n, step, w);
   ptx_place_loop(p, again);
   ptx_line(p, "add.s64 %s, %s, %d", end, var, each);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", is, end, n);
+  if (shift) ptx_line(p, "setp.lt.or.s64 %s, %s, 0, %s", is, var, is);
   ptx_line(p, "@%s bra %s", is, apart);
   ptx_number_elements(p, loop, 0, each);
   ptx_early_loads(p, loop, 0, each);
@@ -91,6 +106,7 @@ static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char
   ptx_line(p, "bra %s", again);
   ptx_place(p, apart);
   ptx_line(p, "min.s64 %s, %s, %s", end, end, n);
+  if (shift) ptx_line(p, "max.s64 %s, %s, 0", var, var);
   one_by_one(p, loop, end, w);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, n);
   ptx_line(p, "@%s bra %s", is, leave);
@@ -129,11 +145,16 @@ static bool is_of_rows_by_number(struct printer *p) {
   return false;
 }
 
+void ptx_shifted_spread_body(struct printer *p) {
+  p->is_shifted = true;
+  ptx_spread_body(p);
+}
+
 void ptx_spread_body(struct printer *p) {
   p->each = p->plan->wide.each;
   p->blocks = p->plan->wide.has_columns ? COLUMN_BLOCKS : has_quotients(p, &p->k->body) ? QUOTIENT_BLOCKS : 0;
   if (!ptx_name_elements(p, p->each)) return;
-  p->groups = !p->blocks && p->each > 1 && is_of_rows_by_number(p) ? 2 : 1;
+  p->groups = !p->blocks && p->each > 1 && !p->is_shifted && is_of_rows_by_number(p) ? 2 : 1;
   if (p->groups > 1 && !ptx_name_elements(p, 2 * p->each)) return;
   p->lane_loop = wide_loop;
   if (p->plan->merges_early) ptx_line(p, "griddepcontrol.launch_dependents");

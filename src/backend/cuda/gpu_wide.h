@@ -101,6 +101,7 @@ void ptx_shifted_body(struct printer *);
 void ptx_loose_body(struct printer *);
 
 void ptx_spread_body(struct printer *);   /* gpu_spread.c */
+void ptx_shifted_spread_body(struct printer *);
 void ptx_rows_body(struct printer *);     /* gpu_rows.c */
 void ptx_streamed_body(struct printer *); /* gpu_rows.c */
 void ptx_wide_body(struct printer *);     /* gpu_wide.c: of spread kernels, or of rows */

@@ -4,6 +4,7 @@
 #include "base/least.h"
 
 enum { ROW_LENGTH = 4096 };    /* the longest row that registers hold */
+enum { LEAST_SHIFTED_SPREAD = 256 }; /* the same where elements need nothing of each other; not measured */
 enum { LEAST_SHIFTED = 1024 }; /* elements of a row that is not aligned, from which on its ends are worth an extra way */
 enum { MOST_AGAIN = 8 };       /* statements that one warp computes once more of each element while all others of a block wait */
 enum { LEAST_OF_COLUMNS = 192 }; /* threads a processor has with columns, from which on they are worth while */
@@ -112,6 +113,8 @@ bool ptx_wide_shape(const struct ptx_plan *p, const struct ptx_machine *m, const
   bool aligned = n % w->each == 0 || !w->is_rows;
   if (n < w->each) return false;
   for (int i = 0; i < w->n_bufs; i++) aligned = aligned && is_aligned(p, i, bufs, sizes, args);
+  if (!w->is_rows && !aligned && p->shifted_spread_entry && n >= LEAST_SHIFTED_SPREAD && !are_apart(p, bufs) &&
+      are_alike(p, bufs, sizes, args)) return s->is_shifted = spread_shape(w, m, n + w->each - 1, s);
   bool shifted = !aligned && p->shifted_entry && n >= LEAST_SHIFTED && are_alike(p, bufs, sizes, args);
   if (n <= ROW_LENGTH && w->again > MOST_AGAIN) shifted = false;
   if (!aligned && !shifted && (!p->long_entry || n <= ROW_LENGTH)) return false;

@@ -150,6 +150,7 @@ struct printer {
   struct ptx_asked asked[PTX_ASKED];
   int n_asked;
   struct ptx_stream stream;
+  bool is_shifted;           /* gpu_spread.c: rows are not aligned, but all alike */
   bool rows_are_shared;      /* rows lie in shared memory for sure, and are addressed there */
   bool has_groups;           /* wgmma: see gpu_group.c */
   int threads, blocks;       /* most that a block has, 0: what is usual; how many of them a processor is to have room for, 0: any */

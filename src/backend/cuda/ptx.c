@@ -449,6 +449,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   if (plan->streamed.n_loads) plan->streamed_entry = ptx_textf(p, "weft_%s_streamed", p->k->name);
+  if (plan->wide_entry && !plan->wide.is_rows && !plan->wide.has_columns && !plan->in_order && plan->wide.along)
+    plan->shifted_spread_entry = ptx_textf(p, "weft_%s_wide_shifted", p->k->name);
   if (plan->warp_rows.n) plan->warp_rows_entry = ptx_textf(p, "weft_%s_of_warps", p->k->name);
   if (plan->relay.each) plan->relay_entry = ptx_textf(p, "weft_%s_relayed", p->k->name);
   plan->merges_early = plan->in_order && plan->capability >= 90;
@@ -462,7 +464,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   plan->end[PTX_MAIN] = out->n;
   if (out->n - plan->heading_bytes > LONG_TEXT) {
-    plan->wide_entry = plan->turned_entry = plan->warp_rows_entry = NULL;
+    plan->wide_entry = plan->shifted_spread_entry = plan->turned_entry = plan->warp_rows_entry = NULL;
     plan->short_entry[PTX_SHORT_ALIGNED] = plan->short_entry[PTX_SHORT_LOOSE] = NULL;
   }
   struct printer last = again(&init);
@@ -488,6 +490,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_ALIGNED, plan->short_entry[PTX_SHORT_ALIGNED], ptx_short_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_LOOSE, plan->short_entry[PTX_SHORT_LOOSE], ptx_short_loose_body);
   part(&last, out, plan, PTX_OF_WARPS, plan->warp_rows_entry, ptx_warp_rows_body);
+  part(&last, out, plan, PTX_SHIFTED_SPREAD, plan->shifted_spread_entry, ptx_shifted_spread_body);
   part(&last, out, plan, PTX_RELAYED, plan->relay_entry, ptx_relay_body);
   p->why = last.why;
 }
