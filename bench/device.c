@@ -82,15 +82,27 @@ static int turned_add(weft_array *const x[], weft_array *y[]) { return y[0] = we
 static weft_array *every(weft_array *x, int axis, int64_t step) { return weft_slice(x, axis, 0, WEFT_END, step); }
 static int strided(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 0, 2), c(2)), 1; }
 static int strided_columns(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 1, 2), c(2)), 1; }
-/* What is inside of x, moved by so many rows and columns. */
-static weft_array *inside(weft_array *x, int rows, int columns) {
-  return weft_slice(weft_slice(x, 0, 1 + rows, weft_dim(x, 0) - 1 + rows, 1), 1, 1 + columns, weft_dim(x, 1) - 1 + columns, 1);
+/* What is inside of x, moved by so much along one axis. */
+static weft_array *inside(weft_array *x, int axis, int by) {
+  for (int d = 0; d < weft_rank(x); d++) {
+    int at = d == axis ? 1 + by : 1;
+    x = weft_slice(x, d, at, weft_dim(x, d) - 2 + at, 1);
+  }
+  return x;
 }
 static int stencil(weft_array *const x[], weft_array *y[]) {
-  weft_array *rows = weft_add(inside(x[0], -1, 0), inside(x[0], 1, 0));
-  weft_array *columns = weft_add(inside(x[0], 0, -1), inside(x[0], 0, 1));
-  return y[0] = weft_sub(weft_add(rows, columns), weft_mul(c(4), inside(x[0], 0, 0))), 1;
+  weft_array *sum = NULL;
+  for (int d = 0; d < weft_rank(x[0]); d++) {
+    weft_array *two = weft_add(inside(x[0], d, -1), inside(x[0], d, 1));
+    sum = sum ? weft_add(sum, two) : two;
+  }
+  return y[0] = weft_sub(sum, weft_mul(c(2 * weft_rank(x[0])), inside(x[0], 0, 0))), 1;
 }
+static int differences(weft_array *const x[], weft_array *y[]) {
+  int64_t n = weft_dim(x[0], 0);
+  return y[0] = weft_sub(weft_slice(x[0], 0, 1, n, 1), weft_slice(x[0], 0, 0, n - 1, 1)), 1;
+}
+static int max_1(weft_array *const x[], weft_array *y[]) { return y[0] = weft_max(x[0], 1), 1; }
 static int by_heads(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_moveaxis(x[0], 2, 1), c(2)), 1; }
 static int widen(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cast(x[0], WEFT_F32), 1; }
 static int argmax(weft_array *const x[], weft_array *y[]) { return y[0] = weft_argmax(x[0], 1), 1; }
@@ -305,9 +317,14 @@ static const struct row {
   { "strided-128M-f32", strided, 12 * 0x1p26, "f 134217728" },
   { "strided-columns-8192x16384-f32", strided_columns, 12 * 0x1p26, "f 8192 16384" },
   { "stencil-8192x8192-f32", stencil, 8 * 0x1p26, "f 8192 8192" },
+  { "stencil-8192x8192-bf16", stencil, 4 * 0x1p26, "b 8192 8192" },
+  { "stencil-400x400x400-f32", stencil, 8 * 400. * 400 * 400, "f 400 400 400" },
+  { "differences-64M-f32", differences, 8 * 0x1p26, "f 67108864" },
   { "by-heads-8x4096x16x64-bf16", by_heads, 4 * 0x1p25, "b 8 4096 16 64" },
   { "joined-8192x4096-f32", joined, 16 * 0x1p25, "f 8192 4096|f 8192 4096" },
   { "sum-axis1-8192x8192-bf16", sum_1, 2 * 0x1p26, "b 8192 8192" },
+  { "sum-axis1-8192x8193-bf16", sum_1, 2 * 8192. * 8193, "b 8192 8193" },
+  { "max-axis1-8192x8192-bf16", max_1, 2 * 0x1p26, "b 8192 8192" },
   { "argmax-8192x8192-f32", argmax, 4 * 0x1p26, "f 8192 8192" },
   { "batch-norm-32x64x112x112-f32", batch_norm, 12 * 32 * 64 * 112. * 112, "f 32 64 112 112" },
   { "adamw-64M-f32", adamw, 28 * 0x1p26, "f 67108864|f 67108864|f 67108864|f 67108864" },

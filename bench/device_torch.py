@@ -81,6 +81,12 @@ def stencil(x):
     return x[:-2, 1:-1] + x[2:, 1:-1] + (x[1:-1, :-2] + x[1:-1, 2:]) - 4 * x[1:-1, 1:-1]
 
 
+def volume(x):
+    y = x[1:-1, 1:-1, 1:-1]
+    rows, columns = x[1:-1, :-2, 1:-1] + x[1:-1, 2:, 1:-1], x[1:-1, 1:-1, :-2] + x[1:-1, 1:-1, 2:]
+    return x[:-2, 1:-1, 1:-1] + x[2:, 1:-1, 1:-1] + rows + columns - 6 * y
+
+
 def adamw(p, g, m, v):
     m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * (g * g)
     return 0.9999 * p - 1e-3 * m / (v.abs().sqrt() + 1e-8), m, v
@@ -129,9 +135,14 @@ works = {
     "strided-128M-f32": (lambda x: 2 * x[::2], lambda: (f(2 * N),)),
     "strided-columns-8192x16384-f32": (lambda x: 2 * x[:, ::2], lambda: (f(8192, 16384),)),
     "stencil-8192x8192-f32": (stencil, lambda: (f(8192, 8192),)),
+    "stencil-8192x8192-bf16": (stencil, lambda: (f(8192, 8192, dtype=torch.bfloat16),)),
+    "stencil-400x400x400-f32": (volume, lambda: (f(400, 400, 400),)),
+    "differences-64M-f32": (lambda x: x[1:] - x[:-1], lambda: (f(N),)),
     "by-heads-8x4096x16x64-bf16": (lambda x: (2 * x).transpose(1, 2).contiguous(), lambda: (f(8, 4096, 16, 64, dtype=torch.bfloat16),)),
     "joined-8192x4096-f32": (lambda x, y: torch.cat((x, y), 1), lambda: (f(8192, 4096), f(8192, 4096))),
     "sum-axis1-8192x8192-bf16": (lambda x: x.sum(1), lambda: (f(8192, 8192, dtype=torch.bfloat16),)),
+    "sum-axis1-8192x8193-bf16": (lambda x: x.sum(1), lambda: (f(8192, 8193, dtype=torch.bfloat16),)),
+    "max-axis1-8192x8192-bf16": (lambda x: x.amax(1), lambda: (f(8192, 8192, dtype=torch.bfloat16),)),
     "argmax-8192x8192-f32": (lambda x: x.argmax(1), lambda: (f(8192, 8192),)),
     "batch-norm-32x64x112x112-f32": (lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), lambda: (f(32, 64, 112, 112),)),
     "adamw-64M-f32": (adamw, lambda: (f(N), f(N), f(N), f(N))),
