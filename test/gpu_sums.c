@@ -180,6 +180,12 @@ static int by_columns(weft_array *x, weft_array *y[]) { /* a gradient */
   return y[1] = p, 2;
 }
 
+/* Beside a fold of columns what is made of a vector that it reads, too. */
+static int beside_columns(weft_array *x, weft_array *y[]) {
+  weft_array *c = numbers(weft_dtype_of(x), 1, (int64_t[]){ weft_dim(x, 1) });
+  return y[0] = weft_sum(weft_mul(x, c), 0), y[1] = weft_tanh(c), 2;
+}
+
 static int n_kernels(const char *text) {
   int n = 0;
   for (const char *at = text; (at = strstr(at, "kernel ")); at++) n += at == text || at[-1] == '\n';
@@ -209,6 +215,7 @@ TEST(cuda_few_columns_that_are_read_again_have_the_bits_of_the_host) {
     expect_same("standard columns", standard, i % 2 ? WEFT_F32 : t, sizes[i][0], sizes[i][1]);
     expect_same("softmax of planes", of_planes, WEFT_F32, sizes[i][0], sizes[i][1]);
     expect_same("its gradient", by_columns, WEFT_F32, sizes[i][0], sizes[i][1]);
+    expect_same("what is beside", beside_columns, t, sizes[i][0], sizes[i][1]);
   }
   EXPECT_INT(kernels_of(of_columns, 0, 2, (int64_t[]){ 1024, 64 }), 1);
   EXPECT_INT(kernels_of(of_columns, 1, 2, (int64_t[]){ 1024, 64 }), 4); /* the inverse of a sum is one, too */

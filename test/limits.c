@@ -416,6 +416,42 @@ TEST(what_is_made_of_a_long_fold_leaves_its_spans_to_threads) {
   }
 }
 
+/* A sum over rows of x c, or over columns of its transpose, and values of c alone, which have no axis that is folded. */
+static void fold_and_beside(int64_t rows, int64_t columns, bool is_turned, int order, bool is_apart, weft_array *y[3]) {
+  double *values = malloc((size_t)(rows * columns) * sizeof *values);
+  for (int64_t i = 0; i < rows * columns; i++) values[i] = sin((double)i) * (i % 7 ? 1 : 1e6);
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(is_turned ? columns : rows, is_turned ? rows : columns), values);
+  weft_array *c = weft_from(WEFT_F64, WEFT_DIMS(is_turned ? columns : 1, is_turned ? 1 : columns), values + 1), *product = weft_mul(x, c);
+  free(values);
+  y[order > 0] = first(weft_sum(product, is_turned), is_apart);
+  y[order == 0] = weft_tanh(c);
+  y[2] = order == 2 ? weft_add(weft_abs(c), y[1]) : weft_neg(c);
+}
+
+TEST(what_is_beside_a_long_fold_is_stored_once) {
+  static const int64_t sizes[][2] = { { 20011, 5 }, { 40001, 3 }, { 2100, 2048 } }; /* the last: row by row, in blocks of rows */
+  for (int i = 0; i < 3 * 2 * 3; i++) {
+    int64_t rows = sizes[i / 6][0], columns = sizes[i / 6][1];
+    double *got[2][3];
+    for (int is_apart = 0; is_apart < 2; is_apart++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *y[3];
+      fold_and_beside(rows, columns, i / 3 % 2, i % 3, is_apart, y);
+      EXPECT_OK(weft_eval(3, y));
+      for (int k = 0; k < 3; k++) {
+        got[is_apart][k] = calloc((size_t)columns, sizeof(double));
+        EXPECT_OK(weft_read(y[k], WEFT_F64, got[is_apart][k], (size_t)columns * sizeof(double)));
+      }
+      weft_scope_discard(s);
+    }
+    for (int k = 0; k < 3; k++) {
+      if (memcmp(got[0][k], got[1][k], (size_t)columns * sizeof(double)))
+        test_fail(__FILE__, __LINE__, "sums of [%d,%d], %d: other bits of %d", (int)rows, (int)columns, i % 6, k);
+      free(got[0][k]), free(got[1][k]);
+    }
+  }
+}
+
 /* ---- many operands ---- */
 
 static weft_array *ones(int64_t n) {

@@ -19,10 +19,18 @@ bool emit_all_move(struct emit *e, int axis) { /* all that is stored differs alo
   return true;
 }
 
-/* Folds are stored, and nothing comes after them. */
-static bool ends_in_folds(const struct emit *e) {
+static bool moves_along(const struct part *p, int axis) {
+  bool moves = false;
+  for (int k = 0; k < p->node->rank; k++) moves |= emit_axis_at(p, k) == axis;
+  return moves;
+}
+
+/* Folds along the axis are stored, and nothing comes after them. What else is stored moves along it: parts of the axis, each by
+ * itself, would all store what does not. */
+static bool ends_in_folds(const struct emit *e, int axis) {
   for (int i = 0; i < e->n_parts; i++) {
     const struct part *p = &e->part[i];
+    if (p->item->is_stored && !emit_is_fold(p) && !moves_along(p, axis)) return false;
     if (p->node->op->kind == OP_PREFIX || (emit_is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
     for (int k = 0; k < p->n_in; k++)
       if (p->in[k].from == FROM_PART && emit_is_fold(&e->part[p->in[k].i])) return false;
@@ -31,12 +39,11 @@ static bool ends_in_folds(const struct emit *e) {
 }
 
 /* Columns of a large matrix: memory is faster along its rows. Blocks of 128 have the bits of the plain fold. */
-static bool folds_by_rows(const struct emit *e) {
-  const struct group *g = e->g;
+bool columns_go_by_rows(const struct work *w, const struct group *g) {
   int64_t n;
-  return e->w->by_patches && g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * KIR_COLUMN_BLOCK &&
+  return w->by_patches && g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * KIR_COLUMN_BLOCK &&
          g->extent[1] >= FEW_COLUMNS && g->extent[1] <= MANY_COLUMNS &&
-         (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
+         (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE);
 }
 
 /* The piece has its neighbours along the axis of the lanes. */
@@ -64,7 +71,8 @@ static void lengthen_lanes(struct emit *e) {
 void emit_choose_form(struct emit *e) {
   struct group *g = e->g;
   int last = g->n_axes - 1;
-  e->form = !g->has_row && g->column >= 0 && !folds_by_rows(e) ? FORM_COLUMNS : FORM_ROWS;
+  bool is_by_rows = columns_go_by_rows(e->w, g) && ends_in_folds(e, g->column);
+  e->form = !g->has_row && g->column >= 0 && !is_by_rows ? FORM_COLUMNS : FORM_ROWS;
   e->lane = e->column = -1;
   if (e->form == FORM_COLUMNS) {
     e->inner = g->column;
@@ -153,4 +161,4 @@ static bool is_narrow(const struct emit *e) {
 }
 
 /* Folds of a few long rows or columns, stored and nothing else: spans for threads, combined in the order of the plain fold. */
-bool emit_splits(struct emit *e) { return is_narrow(e) && ends_in_folds(e); }
+bool emit_splits(struct emit *e) { return is_narrow(e) && ends_in_folds(e, e->inner); }

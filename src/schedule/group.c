@@ -470,8 +470,8 @@ static bool reads_fold(struct work *w, const struct node *n, int group) {
 /* The axis that the folds of a group run along. */
 static int folded_axis(const struct group *g) { return g->has_row ? g->lane : g->column; }
 
-/* Folds of few long rows or columns and nothing after them: their spans are shared by threads (emit_form.c), which what reads them
- * would prevent in the same kernel. */
+/* Folds of few long rows or columns, or of columns by rows, and nothing after them: their spans are shared by threads (emit_form.c),
+ * which what reads them would prevent in the same kernel. */
 static bool is_shared(struct work *w, int group) {
   const struct group *g = &w->group[group];
   bool is_columns = !g->has_row;
@@ -485,18 +485,21 @@ static bool is_shared(struct work *w, int group) {
     const struct node *n = w->item[g->item[i]].node;
     if (n->op->kind == OP_PREFIX || (is_fold(n) && n->op->fold->n) || reads_fold(w, n, group)) return false;
   }
+  if (is_columns && columns_go_by_rows(w, g)) return true;
   return fold_is_narrow(w, is_columns, around, lane >= 0 ? g->extent[lane] : 1, g->extent[inner]);
 }
 
-/* What is made of the results of folds that threads share: it has a kernel of its own. What goes along rows with them reads these
- * while a cache has them. So it is with columns, but not on a device, where few lanes leave most of its threads without work. */
+/* What is made of the results of folds that threads share, or has no element for each that they fold: it has a kernel of its own.
+ * What goes along rows with them reads these while a cache has them. So it is with columns, but not on a device, where few lanes
+ * leave most of its threads without work. */
 static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
   const struct group *g = &w->group[group];
   int inner = folded_axis(g);
+  bool goes_along = false;
   if (inner < 0) return false; /* nothing is folded */
-  bool may_go_along = !work_is_for_device(w) || g->has_row;
-  for (int k = 0; may_go_along && k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
-  return reads_fold(w, n, group) && is_shared(w, group);
+  for (int k = 0; k < space(n)->rank; k++) goes_along |= ax[k] == inner && space(n)->dims[k] != 1;
+  if (goes_along && (!work_is_for_device(w) || g->has_row)) return false;
+  return (!goes_along || reads_fold(w, n, group)) && is_shared(w, group);
 }
 
 /* The product of a library, rounded: it stores what is rounded. */

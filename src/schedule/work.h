@@ -206,6 +206,7 @@ struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of 
 /* emit.c, copy_kernel.c, scatter.c, loop_step.c, prefix_kernel.c: append steps */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
+bool columns_go_by_rows(const struct work *, const struct group *); /* those of a large matrix, in blocks of rows */
 /* Whether `around` rows of n elements, or columns of n with so many lanes beside, are too few for threads, and long enough to be
  * cut. */
 bool fold_is_narrow(const struct work *, bool is_columns, int64_t around, int64_t lanes, int64_t n);
