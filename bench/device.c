@@ -363,6 +363,8 @@ static const struct row {
   { "matmul-1x8192x8192-f32", product, 4 * 0x1p26, "f 1 8192|f 8192 8192" },
   { "matmul-4096x64x64-f32", product, 0, "f 4096 64 64|f 4096 64 64" },
   { "matmul-4096x64x64-bf16", product, 0, "b 4096 64 64|b 4096 64 64" },
+  { "matmul-256x784x32-f32", product, 0, "f 256 784|f 784 32" },
+  { "matmul-100000x147x64-f32", product, 0, "f 100000 147|f 147 64" },
   { "matmul-1024-f32", product, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 0, "d 1024 1024|d 1024 1024" },

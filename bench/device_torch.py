@@ -179,6 +179,8 @@ works = {
     "matmul-1x8192x8192-f32": (torch.matmul, lambda: (f(1, 8192), f(8192, 8192))),
     "matmul-4096x64x64-f32": (torch.matmul, lambda: (f(4096, 64, 64), f(4096, 64, 64))),
     "matmul-4096x64x64-bf16": (torch.matmul, lambda: tuple(f(4096, 64, 64, dtype=torch.bfloat16) for _ in range(2))),
+    "matmul-256x784x32-f32": (torch.matmul, lambda: (f(256, 784), f(784, 32))),
+    "matmul-100000x147x64-f32": (torch.matmul, lambda: (f(100000, 147), f(147, 64))),
     "matmul-1024-f32": (torch.matmul, lambda: (f(1024, 1024), f(1024, 1024))),
     "matmul-4096-f32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
     "matmul-1024-f64": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.float64) for _ in range(2))),

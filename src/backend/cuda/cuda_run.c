@@ -47,7 +47,7 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
-                                        p->thin[0], p->thin[1], p->thin[2],
+                                        p->floats[2], p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
                                         p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry[0], p->short_entry[1],
                                         p->relay_entry, p->aligned_entry };

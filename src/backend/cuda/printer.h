@@ -374,6 +374,7 @@ void ptx_halves(struct printer *, int form);
 
 /* gpu_floats.c: the same of f32 and f64. */
 bool ptx_has_floats(const struct survey *);
+bool ptx_has_floats_form(weft_dtype, int form);
 void ptx_floats(struct printer *, int form);
 
 /* gpu_thin.c: products of few rows. */

@@ -46,7 +46,7 @@ enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each 
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_SHORT_ALIGNED, PTX_SHORT_LOOSE, PTX_SHORT_FORMS }; /* short rows: neighbours are moved together, or one by one */
-enum { PTX_HALVES = 2, PTX_FLOATS = 2, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
+enum { PTX_HALVES = 2, PTX_FLOATS = 3, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
                                order, of few rows */
 
 /* Par loops, each the last of what is in it, around one lane loop. */
