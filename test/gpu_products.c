@@ -340,7 +340,7 @@ static const struct float_case { int64_t batch, m, n, k; bool turn_a, turn_b; in
   { 1, 36, 44, 3, false, false, 3, 0 },    { 1, 40, 36, 17, true, true, 3, 0 },    { 1, 33, 36, 514, false, true, 3, 0 },
   { 1, 40, 50, 33, false, true, 1, 2 },    { 2, 130, 140, 600, false, false, 0, 2 },
   { 1, 300, 310, 9, false, false, 3, 0 },  { 2, 260, 388, 34, true, true, 1, 0 },  { 1, 384, 256, 24, false, true, 0, 0 },
-  { 1, 300, 310, 530, false, true, 2, 1 },
+  { 1, 300, 310, 530, false, true, 2, 1 }, { 1, 20, 13, 600, false, true, 1, 2 }, { 3, 12, 31, 129, true, false, 2, 0 },
 };
 
 /* what 1: a row is added, and positive parts taken; 2: each row times a number of its own, which is computed once a row */

@@ -324,7 +324,7 @@ static int compute_shape(struct session *s) {
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
-  ptx_thin_shape(p, s->l->sizes, s->l->args, &s->shape);
+  ptx_thin_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_attention_aligned_shape(p, s->l->bufs, &s->shape);
   return CUDA_OK;
 }

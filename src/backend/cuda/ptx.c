@@ -436,7 +436,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->product = p->survey.product.is_there && !plan->floats[0] ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
-  for (int i = 0; i < PTX_THINS && ptx_has_thin(&p->survey, i, plan); i++)
+  for (int i = 0; i < PTX_THINS && ptx_has_thin(&p->survey, p->shape, i, plan); i++)
     plan->thin[i] = ptx_textf(p, "weft_%s_thin%d", p->k->name, i);
   plan->is_librarys = !plan->halves[0] && p->shape->by_library && !p->survey.is_exact;
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);

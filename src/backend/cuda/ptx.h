@@ -88,6 +88,7 @@ struct ptx_plan {
   weft_dtype floats_dtype;
   const char *thin[PTX_THINS]; /* NULL, or entries for the same of few rows, fewest first; thin_width: bytes of a sum */
   int thin_width;
+  bool thin_is_staged;      /* .. and the right operand comes through shared memory */
   struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
@@ -263,7 +264,10 @@ bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const 
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);
 /* Turns the shape of the main entry of a product into that of its entry for few rows. */
-bool ptx_thin_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
+bool ptx_thin_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    struct ptx_shape *);
+/* How many products a result adds up. */
+int64_t ptx_steps(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Of a product's batch, as many as may be side by side. */
 int64_t ptx_matrices(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */

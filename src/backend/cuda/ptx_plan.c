@@ -590,7 +590,8 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   s->scratch_bytes = s->row_bytes * s->grid[0];
 }
 
-enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for */
+enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for; .. */
+enum { LEAST_SHARED = 12, LEAST_STEPS = 128 }; /* .. but where both are shorter, and there are many steps. Not measured */
 
 int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
   int64_t n = 1;
@@ -598,11 +599,19 @@ int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint
   return n;
 }
 
+int64_t ptx_steps(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
+  int64_t n = ptx_size(&p->steps[0], sizes, args);
+  if (!p->is_long) return n;
+  return (ptx_size(&p->steps[1], sizes, args) + 1) * KIR_PRODUCT_BLOCK + ptx_size(&p->steps[2], sizes, args);
+}
+
 static bool product_shape(const struct user *u, struct ptx_shape *s) {
   const struct ptx_plan *p = u->p;
   if (!p->product && !p->floats[0]) return false;
   int64_t rows = ptx_size(&p->product_rows, u->sizes, u->args), columns = ptx_size(&p->product_columns, u->sizes, u->args);
-  if (rows < LEAST_SIDE || columns < LEAST_SIDE) return false;
+  bool is_least = p->floats[0] && rows < LEAST_SIDE && columns < LEAST_SIDE && ptx_steps(p, u->sizes, u->args) >= LEAST_STEPS;
+  int64_t side = is_least ? LEAST_SHARED : LEAST_SIDE;
+  if (rows < side || columns < side) return false;
   s->is_product = true;
   s->block[0] = 256, s->block[1] = s->block[2] = 1;
   s->grid[0] = (unsigned)parts(columns, p->product_side), s->grid[1] = (unsigned)least(parts(rows, p->product_side), GRID_Y);
