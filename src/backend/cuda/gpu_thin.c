@@ -1,11 +1,11 @@
 /* gpu_thin.c -- products of few rows, as of a vector: a thread has a column of some of them, and goes along k.
  *
  * [m,k] x [k,n], m below a tile's: tiles would mostly multiply what is not there, and what counts is that b comes once, and fast.
- * Rows of a stand in shared memory, a block of 512 steps at a time, where all threads read the same ones. Where the steps of b are
- * neighbours in memory a thread asks for a chunk of them, 16 bytes at a time, before it multiplies the chunk before: the threads of a
- * warp read far apart then, and find the rest of each line in the first cache. Else a chunk of b is a stage in shared memory, of which
- * three are on their way while one is multiplied: columns that are neighbours come by 16 bytes, others one by one. Sums are those of
- * the text: fma in the order of k, blocks of 512 from 0, which are added in order. */
+ * Rows of a stand in shared memory, a block of 512 steps at a time, where all threads read the same ones. Where the steps of b
+ * are neighbours in memory a thread asks for a chunk of them, 16 bytes at a time, before it multiplies the chunk before: the threads
+ * of a warp read far apart then, and find the rest of each line in the first cache. Else a chunk of b is a stage in shared memory, of
+ * which three are on their way while one is multiplied: columns that are neighbours come by 16 bytes, others one by one. Sums are
+ * those of the text: fma in the order of k, blocks of 512 from 0, which are added in order. */
 #include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
@@ -49,7 +49,7 @@ struct thin {
   const char *tid, *base, *k, *row0, *column0, *column;
   const char *at, *step_bytes;     /* of b: the next step that is asked for */
   const char *is_aligned;          /* chunks of this thread's column, or its pieces of stages, begin with whole 16 bytes */
-  const char *piece, *piece_bytes, *piece_step; /* of a stage: the piece that this thread copies, its bytes inside the matrix, step */
+  const char *piece, *piece_bytes, *piece_step; /* of a stage: what this thread copies, its bytes inside the matrix, its step */
   const char *stages, *in, *out;   /* where they begin, where the next goes to, and stands that is multiplied */
   const char *ahead;               /* steps that were not asked for */
   const char *f_at;                /* of a: where the next step that is multiplied stands */
