@@ -363,6 +363,7 @@ static const struct row {
   { "matmul-8x1x4096x14336-bf16", product, 2 * 14336 * 4096., "b 8 1 4096|b 4096 14336" },
   { "matmul-8x4x1024x128-bf16", product, 0, "b 8 4 1024|b 8 1024 128" },
   { "matmul-20x1000000x20-f32", product, 8 * 2e7, "f 20 1000000|f 1000000 20" },
+  { "matmul-4096x50257x768-bf16", product, 0, "b 4096 50257|b 50257 768" },
   { "matmul-1x8192x8192-f32", product, 4 * 0x1p26, "f 1 8192|f 8192 8192" },
   { "matmul-4096x64x64-f32", product, 0, "f 4096 64 64|f 4096 64 64" },
   { "matmul-4096x64x64-bf16", product, 0, "b 4096 64 64|b 4096 64 64" },

@@ -179,6 +179,7 @@ works = {
     "matmul-8x1x4096x14336-bf16": (torch.matmul, lambda: (f(8, 1, 4096, dtype=torch.bfloat16), f(4096, 14336, dtype=torch.bfloat16))),
     "matmul-8x4x1024x128-bf16": (torch.matmul, lambda: (f(8, 4, 1024, dtype=torch.bfloat16), f(8, 1024, 128, dtype=torch.bfloat16))),
     "matmul-20x1000000x20-f32": (torch.matmul, lambda: (f(20, 1000000), f(1000000, 20))),
+    "matmul-4096x50257x768-bf16": (torch.matmul, lambda: (f(4096, 50257, dtype=torch.bfloat16), f(50257, 768, dtype=torch.bfloat16))),
     "matmul-1x8192x8192-f32": (torch.matmul, lambda: (f(1, 8192), f(8192, 8192))),
     "matmul-4096x64x64-f32": (torch.matmul, lambda: (f(4096, 64, 64), f(4096, 64, 64))),
     "matmul-4096x64x64-bf16": (torch.matmul, lambda: tuple(f(4096, 64, 64, dtype=torch.bfloat16) for _ in range(2))),

@@ -22,10 +22,10 @@
  * PORTIONS: of f32, that are written one after the other. */
 enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 64, LANES_ACROSS = 8, PORTIONS = 16 };
 
-/* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room for;
- * and how long a processor takes for a step of a tile: of f32 the instructions of a warp, as a block has four, of f64 in
- * proportion. Large tiles read least of memory and have most products an instruction; small ones are for products that have too few large ones
- * for all processors, or would not fill them. */
+/* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room
+ * for; and how long a processor takes for a step of a tile: of f32 the instructions of a warp, as a block has four, of f64
+ * in proportion. Large tiles read least of memory and have most products an instruction; small ones are for products that
+ * have too few large ones for all processors, or would not fill them. */
 struct floats_form { int rows, columns, down, across, steps, stages, blocks, cost; };
 static const struct floats_form forms[2][PTX_FLOATS] = {
   { { 64, 128, 8, 8, 16, 3, 3, 76 }, { 64, 64, 8, 4, 16, 3, 4, 45 }, { 32, 32, 4, 2, 16, 3, 8, 16 } },

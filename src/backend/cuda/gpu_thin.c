@@ -1,11 +1,11 @@
 /* gpu_thin.c -- products of few rows, as of a vector: a thread has a column of some of them, and goes along k.
  *
- * [m,k] x [k,n], m below a tile's: tiles would mostly multiply what is not there, and what counts is that b comes once, and fast.
- * Rows of a stand in shared memory, a block of 512 steps at a time, where all threads read the same ones. Where the steps of b
- * are neighbours in memory a thread asks for a chunk of them, 16 bytes at a time, before it multiplies the chunk before: the threads
- * of a warp read far apart then, and find the rest of each line in the first cache. Else a chunk of b is a stage in shared memory, of
- * which three are on their way while one is multiplied: columns that are neighbours come by 16 bytes, others one by one. Sums are
- * those of the text: fma in the order of k, blocks of 512 from 0, which are added in order. */
+ * [m,k] x [k,n], m below a tile's: tiles would mostly multiply what is not there, and what counts is that b comes once, and
+ * fast. Rows of a stand in shared memory, a block of 512 steps at a time, where all threads read the same ones. Where the steps
+ * of b are neighbours in memory a thread asks for a chunk of them, 16 bytes at a time, before it multiplies the chunk before:
+ * the threads of a warp read far apart then, and find the rest of each line in the first cache. Else a chunk of b is a stage in
+ * shared memory, of which three are on their way while one is multiplied: columns that are neighbours come by 16 bytes, others
+ * one by one. Sums are those of the text: fma in the order of k, blocks of 512 from 0, which are added in order. */
 #include "backend/cuda/gpu_wide.h"
 #include "base/least.h"
 
