@@ -82,6 +82,7 @@ static int turned_add(weft_array *const x[], weft_array *y[]) { return y[0] = we
 static weft_array *every(weft_array *x, int axis, int64_t step) { return weft_slice(x, axis, 0, WEFT_END, step); }
 static int strided(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 0, 2), c(2)), 1; }
 static int strided_columns(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 1, 2), c(2)), 1; }
+static int less_row(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_sub(x[0], x[1]), c(2)), 1; }
 /* What is inside of x, moved by so many rows and columns. */
 static weft_array *inside(weft_array *x, int rows, int columns) {
   return weft_slice(weft_slice(x, 0, 1 + rows, weft_dim(x, 0) - 1 + rows, 1), 1, 1 + columns, weft_dim(x, 1) - 1 + columns, 1);
@@ -303,6 +304,7 @@ static const struct row {
   { "transpose-8192x8192-f32", turned, 8 * 0x1p26, "f 8192 8192" },
   { "transpose-add-8192x8192-f32", turned_add, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
   { "strided-128M-f32", strided, 12 * 0x1p26, "f 134217728" },
+  { "channels-4194304x3-f32", less_row, 8 * 3 * 0x1p22, "f 4194304 3|f 3" },
   { "strided-columns-8192x16384-f32", strided_columns, 12 * 0x1p26, "f 8192 16384" },
   { "stencil-8192x8192-f32", stencil, 8 * 0x1p26, "f 8192 8192" },
   { "by-heads-8x4096x16x64-bf16", by_heads, 4 * 0x1p25, "b 8 4096 16 64" },

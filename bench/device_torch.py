@@ -127,6 +127,7 @@ works = {
     "transpose-8192x8192-f32": (lambda x: (2 * x).T.contiguous(), lambda: (f(8192, 8192),)),
     "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (f(8192, 8192), f(8192, 8192))),
     "strided-128M-f32": (lambda x: 2 * x[::2], lambda: (f(2 * N),)),
+    "channels-4194304x3-f32": (lambda x, m: (x - m) * 2, lambda: (f(4194304, 3), f(3))),
     "strided-columns-8192x16384-f32": (lambda x: 2 * x[:, ::2], lambda: (f(8192, 16384),)),
     "stencil-8192x8192-f32": (stencil, lambda: (f(8192, 8192),)),
     "by-heads-8x4096x16x64-bf16": (lambda x: (2 * x).transpose(1, 2).contiguous(), lambda: (f(8, 4096, 16, 64, dtype=torch.bfloat16),)),

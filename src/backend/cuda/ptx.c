@@ -441,6 +441,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->is_librarys = !plan->halves[0] && p->shape->by_library && !p->survey.is_exact;
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
+  if (plan->flat.each) plan->flat_entry = ptx_textf(p, "weft_%s_flat", p->k->name);
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   if (plan->shorts.most) plan->short_entry[PTX_SHORT_LOOSE] = ptx_textf(p, "weft_%s_short_loose", p->k->name);
@@ -462,7 +463,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   plan->end[PTX_MAIN] = out->n;
   if (out->n - plan->heading_bytes > LONG_TEXT) {
-    plan->wide_entry = plan->turned_entry = NULL;
+    plan->wide_entry = plan->turned_entry = plan->flat_entry = NULL;
     plan->short_entry[PTX_SHORT_ALIGNED] = plan->short_entry[PTX_SHORT_LOOSE] = NULL;
   }
   struct printer last = again(&init);
@@ -485,6 +486,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
+  part(&last, out, plan, PTX_AS_ONE_ROW, plan->flat_entry, ptx_flat_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_ALIGNED, plan->short_entry[PTX_SHORT_ALIGNED], ptx_short_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_LOOSE, plan->short_entry[PTX_SHORT_LOOSE], ptx_short_loose_body);
   part(&last, out, plan, PTX_RELAYED, plan->relay_entry, ptx_relay_body);

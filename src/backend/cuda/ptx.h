@@ -59,7 +59,7 @@ struct ptx_nest {
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_LONG,
-                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_FIRST_SHORT,
+                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_AS_ONE_ROW, PTX_FIRST_SHORT,
                 PTX_RELAYED = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -156,6 +156,12 @@ struct ptx_plan {
     int n, width;           /* arguments: that value; of a kernel with rows also how many words one has */
     struct ptx_lin n_rows, n_columns;
   } pairs;
+  const char *flat_entry;   /* NULL, or an entry that goes along all elements of a nest of short rows as if they were one */
+  struct ptx_flat {
+    struct ptx_nest nest;
+    int each;               /* elements that a thread has at a time */
+    struct ptx_lin length;
+  } flat;
   const char *running_entry; /* NULL, or an entry of which a thread goes through a row with running combines */
   struct ptx_running {
     struct ptx_nest nest;
@@ -225,6 +231,7 @@ struct ptx_shape {
   bool is_relayed;          /* .. whose warps hand rows on; streams: for so many there is room */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
+  bool is_flat;             /* .. or of the entry that goes along all elements as if they were one row */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
   bool is_aligned;          /* .. or of attention whose operands are aligned */
   int64_t *row_at;          /* by row; in the arena given */
@@ -260,6 +267,8 @@ bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uin
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
 bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                      struct ptx_shape *); /* likewise */
+bool ptx_flat_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    struct ptx_shape *); /* likewise, where no other does */
 /* Turns the shape of a product into that of its entry for f32 and f64. */
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);

@@ -276,6 +276,12 @@ static void pairs(struct ptx_planner *m) {
   if (!is_known) *x = (struct ptx_pairs){ 0 };
 }
 
+static void flat(struct ptx_planner *m) {
+  struct ptx_flat *f = &m->plan->flat;
+  bool is_known = !m->why && ptx_find_flat(m->s, f) && lin(m, f->nest.lane->at[0], &f->length) && nest(m, &f->nest);
+  if (!is_known) *f = (struct ptx_flat){ 0 };
+}
+
 static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_turned *t = &m->plan->turned;
   bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
@@ -313,6 +319,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   running(&m, shape);
   turned(&m, shape);
   pairs(&m);
+  flat(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   shorts(&m, shape);
   relay(&m, shape);
