@@ -295,6 +295,7 @@ static const struct row {
   { "softmax-8192x4096-f32", softmax, 8 * 0x1p25, "f 8192 4096" },
   { "softmax-65536x512-f32", softmax, 8 * 0x1p25, "f 65536 512" },
   { "softmax-2048x16384-f32", softmax, 8 * 0x1p25, "f 2048 16384" },
+  { "softmax-1x128256-f32", softmax, 0, "f 1 128256" },
   { "softmax-1024x50257-f32", softmax, 8 * 1024.0 * 50257, "f 1024 50257" },
   { "sum-all-64M-f32", sum_all, 4 * 0x1p26, "f 67108864" },
   { "sum-axis0-8192x4096", sum_0, 4 * 0x1p25, "f 8192 4096" },

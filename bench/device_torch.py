@@ -118,6 +118,7 @@ works = {
     "softmax-8192x4096-f32": (lambda x: torch.softmax(x, -1), lambda: (f(8192, 4096),)),
     "softmax-65536x512-f32": (lambda x: torch.softmax(x, -1), lambda: (f(65536, 512),)),
     "softmax-2048x16384-f32": (lambda x: torch.softmax(x, -1), lambda: (f(2048, 16384),)),
+    "softmax-1x128256-f32": (lambda x: torch.softmax(x, -1), lambda: (f(1, 128256),)),
     "softmax-1024x50257-f32": (lambda x: torch.softmax(x, -1), lambda: (f(1024, 50257),)),
     "sum-all-64M-f32": (torch.sum, lambda: (f(N),)),
     "sum-axis0-8192x4096": (lambda x: x.sum(0), lambda: (f(8192, 4096),)),

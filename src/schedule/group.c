@@ -488,13 +488,24 @@ static bool is_shared(struct work *w, int group) {
   return fold_is_narrow(w, is_columns, around, lane >= 0 ? g->extent[lane] : 1, g->extent[inner]);
 }
 
+/* On a device a row is a block of threads': fewer rows leave processors without work. Estimated: a softmax of one row of 128256
+ * takes 0.081 ms in one kernel, 0.011 in three. */
+enum { FEW_ROWS = 128 };
+
+static bool has_few_rows(const struct group *g, int inner) {
+  int64_t rows = 1;
+  for (int a = 0; a < g->n_axes; a++) if (a != inner && __builtin_mul_overflow(rows, g->extent[a], &rows)) return false;
+  return rows < FEW_ROWS;
+}
+
 /* What is made of the results of folds that threads share: it has a kernel of its own. What goes along rows with them reads these
- * while a cache has them. So it is with columns, but not on a device, where few lanes leave most of its threads without work. */
+ * while a cache has them. So it is with columns, but not on a device, where few lanes, or rows, leave most of its threads without
+ * work. */
 static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
   const struct group *g = &w->group[group];
   int inner = folded_axis(g);
   if (inner < 0) return false; /* nothing is folded */
-  bool may_go_along = !work_is_for_device(w) || g->has_row;
+  bool may_go_along = !work_is_for_device(w) || (g->has_row && !has_few_rows(g, inner));
   for (int k = 0; may_go_along && k < space(n)->rank; k++) if (ax[k] == inner && space(n)->dims[k] != 1) return false;
   return reads_fold(w, n, group) && is_shared(w, group);
 }
