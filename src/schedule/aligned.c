@@ -4,7 +4,10 @@
  *
  * Tensor cores are fed by 16 bytes at a time (backend/cuda/gpu_halves.c); what stands otherwise goes by plain tiles, ten times
  * slower. A copy costs what reading and writing the operand does, so it is made where its elements are multiplied often. What
- * is padded is not read: a slice shows the operand, with strides that are aligned. Products keep the number of their terms. */
+ * is padded is not read: a slice shows the operand, with strides that are aligned. Products keep the number of their terms.
+ *
+ * And matrices that are chosen from turned ones, as those of experts, are chosen as they stand in memory, and turned then: rows are
+ * copied as rows. */
 #include <string.h>
 #include "schedule/work.h"
 
@@ -114,10 +117,32 @@ static bool is_worth_it(struct work *w, const struct node *n) {
 /* Each element of operand k is multiplied by all columns, or rows, but for a batch's that are repeated. */
 static bool is_used_often(const struct node *n, int k) { return n->dims[n->rank - 1 - k] >= LEAST_USES; }
 
+/* x is turned matrices [.., k, n] of [.., n, k] in memory, and only this product has what was chosen of them. */
+static struct node *turned_later(struct aligning *a, struct node *x) {
+  struct node *v = x->op->kind == OP_TAKE ? x->in[0] : NULL, *in[WEFT_RANK_MAX + 1];
+  dim dims[WEFT_RANK_MAX];
+  if (!v || !is_turned(v) || v->rank - ((const struct take_attr *)x->attr)->n < 2 || local_of(x)->n_uses != 1) return x;
+  memcpy(in, x->in, sizeof *in * (size_t)x->n_in), in[0] = v->in[0];
+  memcpy(dims, x->dims, sizeof *dims * (size_t)x->rank);
+  dims[x->rank - 2] = x->dims[x->rank - 1], dims[x->rank - 1] = x->dims[x->rank - 2];
+  struct node *y = work_node(a->w, x->op, (weft_dtype)x->dtype, x->rank, dims, x->n_in, in, x->attr, x->attr_bytes);
+  if (y) y->origin = x->origin;
+  return turned(a, y);
+}
+
+static bool choose_as_they_stand(struct aligning *a) {
+  for (int i = 0; i < a->w->list->n; i++) {
+    struct node *n = a->w->list->node[i];
+    for (int k = 0; n->op->kind == OP_CONTRACT && k < n->n_in; k++) if (!(n->in[k] = turned_later(a, n->in[k]))) return false;
+  }
+  return nodes_order(a->w);
+}
+
 bool operands_align(struct work *w) {
+  struct aligning a = { .w = w };
+  if (!choose_as_they_stand(&a)) return false;
   if (!w->device || !w->device->reorders || !w->device->reorders(w->device)) return true;
-  struct aligning a = { w, work_take(w, sizeof *a.aligned * (size_t)(w->list->n + 1)) };
-  if (!a.aligned) return false;
+  if (!(a.aligned = work_take(w, sizeof *a.aligned * (size_t)(w->list->n + 1)))) return false;
   memset(a.aligned, 0, sizeof *a.aligned * (size_t)w->list->n);
   for (int i = 0; i < w->list->n; i++) {
     struct node *n = w->list->node[i];

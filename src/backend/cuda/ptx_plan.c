@@ -586,7 +586,7 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t blocks = s->is_alone ? 1 : u->p->has_sets ? BLOCKS_WITH_SETS : BLOCKS_A_PROCESSOR;
   if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), most_dealt));
   else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
-  int64_t others = most(1, longest(u, PTX_PLANES, 0)) * most(1, longest(u, PTX_VOLUMES, 0)); /* private loops, one beside the other */
+  int64_t others = most(1, longest(u, PTX_PLANES, 0)) * most(1, longest(u, PTX_VOLUMES, 0)); /* private loops, side by side */
   if (u->p->has_block) s->block_length = private_length(u, parts(blocks * u->m->n_processors, others));
   rows = longest(u, PTX_ROWS, s->block_length);
   if (s->row_bytes || has_copies(u, s)) limit = blocks * u->m->n_processors;
