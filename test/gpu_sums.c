@@ -276,6 +276,37 @@ TEST(cuda_running_columns_have_the_bits_of_the_host) {
   EXPECT_INT(kernels_of(running, 0, 2, (int64_t[]){ 20000, 8 }), 1);
 }
 
+/* Few threads fold: what is computed of each element, product and logarithm and all, has threads of its own. */
+static int log_density(weft_array *x, weft_array *y[]) {
+  weft_array *b = weft_slice(x, 0, 0, 1, 1), *eta = weft_sum(weft_mul(x, b), 1);
+  y[0] = weft_sum(weft_sub(eta, weft_logaddexp(eta, weft_scalar(0))), WEFT_ALL);
+  y[1] = weft_sum(weft_exp(weft_mul(x, weft_scalar(0.01))), 0);
+  return 2;
+}
+
+TEST(cuda_sums_of_few_threads_leave_arithmetic_to_others_with_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 700, 30 }, { 5000, 7 }, { 4097, 1 }, { 3, 2 } };
+  for (size_t i = 0; has_gpu() && i < sizeof sizes / sizeof *sizes; i++)
+    for (int t = 0; t < 2; t++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = matrix(t ? WEFT_F64 : WEFT_F32, sizes[i][0], sizes[i][1]), *y[2];
+      void *bits[2][2];
+      size_t bytes[2];
+      for (int device = 0; device < 2; device++) {
+        weft_set(WEFT_DEVICE, device);
+        log_density(x, y);
+        if (device && i < 2) EXPECT(strstr(weft_show(2, y, "plan"), ": sum on ") != NULL);
+        for (int k = 0; k < 2; k++) bits[device][k] = bits_of(y[k], &bytes[k]);
+      }
+      weft_set(WEFT_DEVICE, 0);
+      for (int k = 0; k < 2; k++) {
+        EXPECT(!memcmp(bits[0][k], bits[1][k], bytes[k]));
+        free(bits[0][k]), free(bits[1][k]);
+      }
+      weft_scope_discard(s);
+    }
+}
+
 /* A row is the threads' of one processor, unless rows are few and long: then its folds are all processors', and what is made of them
  * is a kernel behind. */
 static weft_array *of_long_rows(weft_array *x, int which) {

@@ -181,7 +181,7 @@ static struct contraction rows_joined(const struct contraction *c) {
     leave_axis(&x.a, q, x.m > 1), leave_axis(&x.y, q, x.m > 1), leave_axis(&x.b, q, true);
     x.m *= x.batch[q];
   }
-  x.is_turned = x.n < LEAST_COLUMNS && x.m > x.n;
+  x.is_turned = x.n < THIN_ROWS && x.m > x.n; /* what is long goes along lanes */
   return x;
 }
 

@@ -510,6 +510,31 @@ static bool is_tail(struct work *w, const struct node *n, int group, const int8_
   return reads_fold(w, n, group) && is_shared(w, group);
 }
 
+/* On a device a warp folds 4096 elements of a row, a thread 128 of a column: fewer threads than this, of so many elements each, have
+ * better arithmetic done for them, by a thread an element. Estimated: the sum of 10000 log densities with a product of 30 terms in
+ * each took 0.29 ms in one kernel. */
+enum { FEW_THREADS = 8192, MANY_ELEMENTS = 16 };
+
+static bool is_starved(const struct node *n) {
+  const struct node *x = n->in[0];
+  int axis = fold_axis(n), after = axis + 1;
+  while (after < x->rank && x->dims[after] == 1) after++;
+  bool is_row = after >= x->rank;
+  int64_t length = x->dims[axis], span = is_row ? KIR_ROW_BLOCK : KIR_COLUMN_BLOCK, together = is_row ? 32 : 1;
+  int64_t each = (length < span ? length : span) / together, spans = (length + span - 1) / span;
+  return each >= MANY_ELEMENTS && (double)node_count(n) * (double)(spans * together) < FEW_THREADS;
+}
+
+static bool has_arithmetic(const struct work *w, const struct group *g) {
+  bool is = g->has_contract;
+  for (int i = 0; i < g->n_items; i++) {
+    const struct node *x = w->item[g->item[i]].node;
+    is |= x->op->kind == OP_TAKE || (x->op->kind == OP_ELEMENT && !x->op->is_cheap);
+    if (is_fold(x)) return false; /* rows that are kept, or folded already: their threads are there */
+  }
+  return is;
+}
+
 /* The product of a library, rounded: it stores what is rounded. */
 static bool only_rounds(struct work *w, const struct node *n, const struct group *g) {
   const struct node *x = n->in[0];
@@ -523,6 +548,7 @@ static bool try_join(struct work *w, struct node *n, int group) {
   const struct node *sp = space(n);
   memset(ax, -1, sizeof ax);
   if (w->group[group].is_apart && !only_rounds(w, n, &w->group[group])) return false;
+  if (work_is_for_device(w) && is_fold(n) && is_starved(n) && has_arithmetic(w, &w->group[group])) return false;
   if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
   if (!reads_in_place(w, n, group, ax) || is_tail(w, n, group, ax)) return false;
   if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;

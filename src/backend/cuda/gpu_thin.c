@@ -455,8 +455,8 @@ void ptx_thin(struct printer *p, int form) {
 
 /* ---- Launching -------------------------------------------------------------------------------------------------------------- */
 
-enum { LEAST_COLUMNS = 32, LEAST_STEPS = 32 };
-static const double LEAST_READ = 0x1p16; /* elements of b: less is read as soon by one thread for each result */
+enum { LEAST_COLUMNS = 4, LEAST_STEPS = 32 };
+static const double LEAST_READ = 0x1p12; /* elements of b: less is read as soon by one thread for each result */
 
 /* As many rows a thread as there are, as b is then read least; but fewer where that leaves processors without work. */
 static int form_for(const struct ptx_machine *m, int64_t rows, int64_t columns, int64_t n) {

@@ -599,7 +599,7 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
 }
 
 enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for; .. */
-enum { LEAST_SHARED = 12, LEAST_STEPS = 128 }; /* .. but where both are shorter, and there are many steps. Not measured */
+enum { LEAST_SHARED = 2, LEAST_STEPS = 128 }; /* .. but where both are shorter, and there are many steps. Not measured */
 
 int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
   int64_t n = 1;
