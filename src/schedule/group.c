@@ -510,8 +510,8 @@ static bool is_tail(struct work *w, const struct node *n, int group, const int8_
   return reads_fold(w, n, group) && is_shared(w, group);
 }
 
-/* On a device a warp folds 4096 elements of a row, a thread 128 of a column: fewer threads than this, of so many elements each, have
- * better arithmetic done for them, by a thread an element. Estimated: the sum of 10000 log densities with a product of 30 terms in
+/* On a device a warp folds 4096 elements of a row, a thread 128 of a column: fewer threads than this, of so many elements each,
+ * have arithmetic done for them better, by a thread an element. Estimated: the sum of 10000 log densities, a product of 30 terms in
  * each took 0.29 ms in one kernel. */
 enum { FEW_THREADS = 8192, MANY_ELEMENTS = 16 };
 
