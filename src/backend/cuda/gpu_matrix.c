@@ -159,8 +159,8 @@ entry solve_block(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 b_each, u
   }
 }
   )
-  /* One right side. Rows of the matrix side by side: eight sums of every eighth product, and then theirs; else by columns. All threads
-   * multiply, 1024 products of a row at a time, which eight of them add. */
+  /* One right side. Rows of the matrix side by side: eight sums of every eighth product, and then theirs; else by columns. All
+   * threads multiply, 1024 products of a row at a time, which eight of them add. */
   WRITTEN(
 entry solve_one(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 n, u32 is_upper, u32 is_unit) {
   shared f64 part[8];
