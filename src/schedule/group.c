@@ -525,8 +525,9 @@ static bool is_starved(const struct node *n) {
   return each >= MANY_ELEMENTS && (double)node_count(n) * (double)(spans * together) < FEW_THREADS;
 }
 
+/* Or loads of more arrays than two, one after the other. */
 static bool has_arithmetic(const struct work *w, const struct group *g) {
-  bool is = g->has_contract;
+  bool is = g->has_contract || g->n_bases > 2;
   for (int i = 0; i < g->n_items; i++) {
     const struct node *x = w->item[g->item[i]].node;
     is |= x->op->kind == OP_TAKE || (x->op->kind == OP_ELEMENT && !x->op->is_cheap);
