@@ -10,7 +10,8 @@
 #include "base/least.h"
 
 /* MOST_CHUNK: registers of a chunk; STAGED: elements of a that a thread asks for at once */
-enum { BLOCK = KIR_PRODUCT_BLOCK, MOST_ROWS = 8, MOST_CHUNK = 64, STAGED = 8, STAGES = 4, STAGE_BYTES = 8 << 10, PIECE = 16 };
+enum { BLOCK = KIR_PRODUCT_BLOCK, MOST_ROWS = 8, MOST_CHUNK = 64, STAGED = 8, STAGES = 4, STAGE_BYTES = 8 << 10, PIECE = 16,
+       MOST_TOGETHER = 16 };
 
 /* Rows and threads of a block; words of b that are asked for at a time where steps are neighbours. */
 struct thin_form { int rows, threads, words; };
@@ -121,13 +122,17 @@ static void copy_pieces(struct printer *p, const struct thin *t, const char *to)
   }
 }
 
-/* Elements of 2 bytes are loaded and stored, as no copy is of so few. */
+/* Some at a time, else most of the text would be this. Elements of 2 bytes are loaded and stored, as no copy is of so few. */
 static void copy_elements(struct printer *p, const struct thin *t, const char *to) {
-  const char *is = ptx_pred(p), *size = ptx_word(p), *from = ptx_long(p);
-  int width = kir_width(t->from);
+  const char *is = ptx_pred(p), *size = ptx_word(p), *from = ptx_long(p), *left = ptx_long(p), *end = ptx_long(p),
+             *again = ptx_label(p, "elements");
+  int width = kir_width(t->from), together = (int)least(t->chunk, MOST_TOGETHER);
   ptx_line(p, "mov.s64 %s, %s", from, t->at);
-  for (int i = 0; i < t->chunk; i++) {
-    ptx_line(p, "setp.gt.s64 %s, %s, %d", is, t->ahead, i);
+  ptx_line(p, "mov.s64 %s, %s", left, t->ahead);
+  ptx_line(p, "add.s64 %s, %s, %d", end, to, STAGE_BYTES);
+  ptx_place_loop(p, again);
+  for (int i = 0; i < together; i++) {
+    ptx_line(p, "setp.gt.s64 %s, %s, %d", is, left, i);
     if (width == 2) ptx_line(p, "@%s ld.global.nc.u16 %s, [%s]", is, t->raw[0][i], from);
     else {
       ptx_line(p, "selp.b32 %s, %d, 0, %s", size, width, is);
@@ -135,7 +140,11 @@ static void copy_elements(struct printer *p, const struct thin *t, const char *t
     }
     ptx_line(p, "add.s64 %s, %s, %s", from, from, t->step_bytes);
   }
-  for (int i = 0; i < t->chunk && width == 2; i++) ptx_line(p, "st.shared.u16 [%s+%d], %s", to, i * stage_row(t), t->raw[0][i]);
+  for (int i = 0; i < together && width == 2; i++) ptx_line(p, "st.shared.u16 [%s+%d], %s", to, i * stage_row(t), t->raw[0][i]);
+  ptx_line(p, "sub.s64 %s, %s, %d", left, left, together);
+  ptx_line(p, "add.s64 %s, %s, %d", to, to, together * stage_row(t));
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, to, end);
+  ptx_line(p, "@%s bra %s", is, again);
 }
 
 /* The next stage of b, on its way. */
