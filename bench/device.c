@@ -82,6 +82,7 @@ static int turned_add(weft_array *const x[], weft_array *y[]) { return y[0] = we
 static weft_array *every(weft_array *x, int axis, int64_t step) { return weft_slice(x, axis, 0, WEFT_END, step); }
 static int strided(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 0, 2), c(2)), 1; }
 static int strided_columns(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(every(x[0], 1, 2), c(2)), 1; }
+static int less_row(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_sub(x[0], x[1]), c(2)), 1; }
 /* What is inside of x, moved by so much along one axis. */
 static weft_array *inside(weft_array *x, int axis, int by) {
   for (int d = 0; d < weft_rank(x); d++) {
@@ -306,6 +307,7 @@ static const struct row {
   { "softmax-8192x4096-f32", softmax, 8 * 0x1p25, "f 8192 4096" },
   { "softmax-65536x512-f32", softmax, 8 * 0x1p25, "f 65536 512" },
   { "softmax-2048x16384-f32", softmax, 8 * 0x1p25, "f 2048 16384" },
+  { "softmax-1x128256-f32", softmax, 0, "f 1 128256" },
   { "softmax-1024x50257-f32", softmax, 8 * 1024.0 * 50257, "f 1024 50257" },
   { "sum-all-64M-f32", sum_all, 4 * 0x1p26, "f 67108864" },
   { "sum-axis0-8192x4096", sum_0, 4 * 0x1p25, "f 8192 4096" },
@@ -315,6 +317,7 @@ static const struct row {
   { "transpose-8192x8192-f32", turned, 8 * 0x1p26, "f 8192 8192" },
   { "transpose-add-8192x8192-f32", turned_add, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
   { "strided-128M-f32", strided, 12 * 0x1p26, "f 134217728" },
+  { "channels-4194304x3-f32", less_row, 8 * 3 * 0x1p22, "f 4194304 3|f 3" },
   { "strided-columns-8192x16384-f32", strided_columns, 12 * 0x1p26, "f 8192 16384" },
   { "stencil-8192x8192-f32", stencil, 8 * 0x1p26, "f 8192 8192" },
   { "stencil-8192x8192-bf16", stencil, 4 * 0x1p26, "b 8192 8192" },
@@ -377,9 +380,15 @@ static const struct row {
   { "conv-32x56x56x64-3x3-bf16", convolution, 0, "b 32 56 56 64|w 64 3 3 64" },
   { "matmul-1x8192x8192-bf16", product, 2 * 0x1p26, "b 1 8192|b 8192 8192" },
   { "matmul-8x8192x8192-bf16", product, 2 * 0x1p26, "b 8 8192|b 8192 8192" },
+  { "matmul-8x1x4096x14336-bf16", product, 2 * 14336 * 4096., "b 8 1 4096|b 4096 14336" },
+  { "matmul-8x4x1024x128-bf16", product, 0, "b 8 4 1024|b 8 1024 128" },
+  { "matmul-20x1000000x20-f32", product, 8 * 2e7, "f 20 1000000|f 1000000 20" },
+  { "matmul-4096x50257x768-bf16", product, 0, "b 4096 50257|b 50257 768" },
   { "matmul-1x8192x8192-f32", product, 4 * 0x1p26, "f 1 8192|f 8192 8192" },
   { "matmul-4096x64x64-f32", product, 0, "f 4096 64 64|f 4096 64 64" },
   { "matmul-4096x64x64-bf16", product, 0, "b 4096 64 64|b 4096 64 64" },
+  { "matmul-256x784x32-f32", product, 0, "f 256 784|f 784 32" },
+  { "matmul-100000x147x64-f32", product, 0, "f 100000 147|f 147 64" },
   { "matmul-1024-f32", product, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 0, "d 1024 1024|d 1024 1024" },

@@ -105,6 +105,36 @@ TEST(cuda_products_of_halves_are_near_those_of_doubles) {
     }
 }
 
+/* Operands whose rows begin anywhere are copied first, where that is worth it: by tensor cores all the same. An infinity is where it
+ * was, and what is padded is multiplied by nothing. */
+TEST(cuda_large_products_of_halves_that_are_not_aligned_are_near_those_of_doubles) {
+  static const struct half_case odd[] = {
+    { 1, 405, 411, 421, false, false, 0 }, { 1, 405, 411, 421, true, false, INFINITY }, { 1, 405, 411, 421, true, true, 0 },
+    { 3, 301, 275, 277, false, true, 0 }, { 1, 408, 411, 420, false, false, 0 } };
+  test_watchdog(200);
+  for (size_t i = 0; has_gpu() && i < sizeof odd / sizeof *odd; i += a_step()) expect_product(i % 2 ? WEFT_F16 : WEFT_BF16, &odd[i], i == 2);
+}
+
+/* x w, and the derivative by w of something like it: what both read is copied once, and not once for each of a batch. */
+TEST(cuda_operands_of_several_products_of_halves_are_aligned_once) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  setenv("WEFT_CUBLASLT", "0", 1);
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = weft_reshape(matrix(WEFT_BF16, 2 * 256, 1001), WEFT_DIMS(2, 256, 1001)), *w = matrix(WEFT_BF16, 1001, 264);
+  weft_array *flat = weft_reshape(x, WEFT_DIMS(512, 1001));
+  weft_array *y[] = { weft_matmul(x, w), weft_matmul(weft_transpose(weft_mul(flat, weft_scalar(2)), NULL), flat),
+                      weft_matmul(flat, weft_transpose(weft_slice(matrix(WEFT_BF16, 272, 1008), 1, 0, 1001, 1), NULL)) };
+  const char *plan = weft_show(3, y, "plan");
+  EXPECT_INT(n_times(plan, ": matmul"), 3);
+  EXPECT_INT(n_times(plan, ": pad"), 2);
+  setenv("WEFT_EXACT", "1", 1);
+  EXPECT_INT(n_times(weft_show(1, y, "plan"), ": pad"), 0);
+  setenv("WEFT_EXACT", "0", 1);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
 /* Plain tiles: the bits of the host. */
 static void expect_bits_of_host(void) {
   for (int half = 0; half < 2; half++) {
@@ -340,6 +370,7 @@ static const struct float_case { int64_t batch, m, n, k; bool turn_a, turn_b; in
   { 1, 36, 44, 3, false, false, 3, 0 },    { 1, 40, 36, 17, true, true, 3, 0 },    { 1, 33, 36, 514, false, true, 3, 0 },
   { 1, 40, 50, 33, false, true, 1, 2 },    { 2, 130, 140, 600, false, false, 0, 2 },
   { 1, 300, 310, 9, false, false, 3, 0 },  { 2, 260, 388, 34, true, true, 1, 0 },  { 1, 384, 256, 24, false, true, 0, 0 },
+  { 1, 300, 310, 530, false, true, 2, 1 }, { 1, 20, 13, 600, false, true, 1, 2 }, { 3, 12, 31, 129, true, false, 2, 0 },
 };
 
 /* what 1: a row is added, and positive parts taken; 2: each row times a number of its own, which is computed once a row */

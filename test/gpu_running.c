@@ -33,6 +33,9 @@ static weft_array *made(int which, weft_dtype t, int64_t rows, int64_t columns) 
       EXPECT_OK(weft_eval(2, both));
       return weft_add(both[0], both[1]);
     }
+    case 10:
+      for (int i = 0; i < 12; i++) x = i % 2 ? weft_cumsum(x, 1) : weft_mul(weft_cumsum(x, 1), weft_scalar(0.1));
+      return x;
     default: return weft_cumsum(weft_reshape(rare(t, 2 * rows, columns), 3, (int64_t[]){ 2, rows, columns }), 2);
   }
 }
@@ -84,4 +87,17 @@ TEST(cuda_sums_beside_running_ones_have_the_bits_of_the_host) {
   expect_same(8, WEFT_F32, 2, 4097);
   expect_same(8, WEFT_F64, 1, 4096 * 3 + 100);
   expect_same(8, WEFT_F16, 1, 8192);
+}
+
+/* More of them in a kernel than are written out: the text of each is a loop then. */
+TEST(cuda_many_running_sums_of_each_other_are_short_texts_with_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  expect_same(10, WEFT_F32, 1, 101);
+  expect_same(10, WEFT_F64, 3, 33);
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = made(10, WEFT_F32, 1, 100);
+  EXPECT(strlen(weft_show(1, &y, "ptx")) < 40000);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
 }

@@ -282,3 +282,66 @@ TEST(cuda_running_columns_have_the_bits_of_the_host) {
   EXPECT_INT(kernels_of(running, 1, 2, (int64_t[]){ 20000, 8 }), 4);
   EXPECT_INT(kernels_of(running, 0, 2, (int64_t[]){ 20000, 8 }), 1);
 }
+
+/* Few threads fold: what is computed of each element, product and logarithm and all, has threads of its own. */
+static int log_density(weft_array *x, weft_array *y[]) {
+  weft_array *b = weft_slice(x, 0, 0, 1, 1), *eta = weft_sum(weft_mul(x, b), 1);
+  y[0] = weft_sum(weft_sub(eta, weft_logaddexp(eta, weft_scalar(0))), WEFT_ALL);
+  y[1] = weft_sum(weft_exp(weft_mul(x, weft_scalar(0.01))), 0);
+  return 2;
+}
+
+TEST(cuda_sums_of_few_threads_leave_arithmetic_to_others_with_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 700, 30 }, { 5000, 7 }, { 4097, 1 }, { 3, 2 } };
+  for (size_t i = 0; has_gpu() && i < sizeof sizes / sizeof *sizes; i++)
+    for (int t = 0; t < 2; t++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = matrix(t ? WEFT_F64 : WEFT_F32, sizes[i][0], sizes[i][1]), *y[2];
+      void *bits[2][2];
+      size_t bytes[2];
+      for (int device = 0; device < 2; device++) {
+        weft_set(WEFT_DEVICE, device);
+        log_density(x, y);
+        if (device && i < 2) EXPECT(strstr(weft_show(2, y, "plan"), ": sum on ") != NULL);
+        for (int k = 0; k < 2; k++) bits[device][k] = bits_of(y[k], &bytes[k]);
+      }
+      weft_set(WEFT_DEVICE, 0);
+      for (int k = 0; k < 2; k++) {
+        EXPECT(!memcmp(bits[0][k], bits[1][k], bytes[k]));
+        free(bits[0][k]), free(bits[1][k]);
+      }
+      weft_scope_discard(s);
+    }
+}
+
+/* A row is the threads' of one processor, unless rows are few and long: then its folds are all processors', and what is made of them
+ * is a kernel behind. */
+static weft_array *of_long_rows(weft_array *x, int which) {
+  weft_array *m = weft_mean(x, 1), *d = weft_sub(x, weft_unsqueeze(m, 1));
+  if (which == 0) return weft_softmax(x, 1);
+  if (which == 1) return weft_div(d, weft_sqrt(weft_add(weft_unsqueeze(weft_mean(weft_mul(d, d), 1), 1), weft_scalar(1e-5))));
+  return which == 2 ? weft_max(x, 1) : weft_add(weft_flip(x, 1), weft_unsqueeze(weft_min(weft_mul(x, x), 1), 1));
+}
+
+TEST(cuda_few_long_rows_are_folded_by_all_processors_with_the_bits_of_the_host) {
+  static const int64_t sizes[][2] = { { 1, 40001 }, { 3, 32769 }, { 9, 36864 }, { 2, 70000 } };
+  test_watchdog(240);
+  for (size_t i = 0; has_gpu() && i < sizeof sizes / sizeof *sizes; i++)
+    for (int which = 0; which < 4; which++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = matrix((i + (size_t)which) % 3 ? WEFT_F32 : WEFT_BF16, sizes[i][0], sizes[i][1]);
+      size_t bytes[2];
+      void *bits[2];
+      for (int device = 0; device < 2; device++) {
+        weft_set(WEFT_DEVICE, device);
+        weft_array *y = of_long_rows(x, which);
+        if (device && which != 2) EXPECT(n_times(weft_show(1, &y, "kernels"), "kernel ") >= 2);
+        bits[device] = bits_of(y, &bytes[device]);
+      }
+      weft_set(WEFT_DEVICE, 0);
+      if (bytes[0] != bytes[1] || memcmp(bits[0], bits[1], bytes[0]))
+        test_fail(__FILE__, __LINE__, "[%lld,%lld], %d: other bits", (long long)sizes[i][0], (long long)sizes[i][1], which);
+      free(bits[0]), free(bits[1]);
+      weft_scope_discard(s);
+    }
+}

@@ -134,3 +134,76 @@ TEST(cuda_long_products_of_few_rows_go_by_blocks) {
     weft_scope_discard(s);
   }
 }
+
+/* Rows of a batch that share their right operand are rows of one product, which reads it once; others are not. */
+TEST(cuda_long_products_of_a_batch_read_what_it_shares_once) {
+  static const int64_t sizes[][5] = { /* batch, rows, columns, k; whether the left operand's axes are turned */
+    { 8, 1, 300, 2048, 0 }, { 8, 1, 300, 2048, 1 }, { 3, 5, 70, 2100, 0 }, { 3, 5, 70, 2100, 1 }, { 40, 2, 9, 2048, 0 }, { 1, 6, 64, 1024, 0 } };
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int what = 0; what < 2; what++) {
+      const int64_t *n = sizes[i];
+      weft_scope *s = weft_scope_open();
+      weft_array *a = n[4] ? weft_moveaxis(numbers(WEFT_F32, 4, (int64_t[]){ n[1], n[0], 2, n[3] }), 0, 2)
+                           : numbers(WEFT_F32, 4, (int64_t[]){ n[0], 2, n[1], n[3] });
+      weft_array *b = matrix(i % 2 ? WEFT_BF16 : WEFT_F32, n[3], n[2]);
+      size_t bytes[2];
+      void *bits[2];
+      for (int device = 0; device < 2; device++) {
+        weft_set(WEFT_DEVICE, device);
+        weft_array *y = product(a, weft_cast(b, WEFT_F32), what);
+        if (device && !what && !n[4]) {
+          const char *text = weft_show(1, &y, "kernels");
+          EXPECT(strstr(text, "kernel matmul") && strstr(text, "size K, Q, R, C\n"));
+        }
+        bits[device] = bits_of(y, &bytes[device]);
+      }
+      weft_set(WEFT_DEVICE, 0);
+      EXPECT(bytes[0] == bytes[1] && !memcmp(bits[0], bits[1], bytes[0]));
+      free(bits[0]), free(bits[1]);
+      weft_scope_discard(s);
+    }
+}
+
+/* Experts: matrices that are chosen of turned ones are copied row by row as they stand, whoever asks. */
+static weft_array *by_experts(weft_array *x, weft_array *w, weft_array *at, int which) {
+  weft_array *turned = weft_moveaxis(w, -1, -2);
+  if (which == 0) return weft_gather_mm(x, turned, NULL, at);
+  if (which == 1) return weft_matmul(x, weft_take(turned, 1, &at));
+  weft_array *chosen = weft_take(turned, 1, &at); /* seen by another as well */
+  return weft_add(weft_matmul(x, chosen), weft_max(chosen, -2));
+}
+
+TEST(cuda_products_by_chosen_matrices_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  for (int i = 0; i < 6; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = i % 2 ? WEFT_BF16 : WEFT_F32;
+    weft_array *x = numbers(t, 4, (int64_t[]){ 5, 2, 1, 70 }), *w = numbers(t, 3, (int64_t[]){ 4, 90, 70 });
+    int32_t places[] = { 0, 3, -1, 2, 2, 1, 0, 0, 3, -4 };
+    weft_array *at = weft_from(WEFT_I32, WEFT_DIMS(5, 2), places);
+    size_t bytes[2];
+    void *bits[2];
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      bits[device] = bits_of(by_experts(x, w, at, i / 2), &bytes[device]);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    EXPECT(bytes[0] == bytes[1] && !memcmp(bits[0], bits[1], bytes[0]));
+    free(bits[0]), free(bits[1]);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(cuda_chosen_matrices_are_copied_as_they_stand) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = numbers(WEFT_BF16, 4, (int64_t[]){ 5, 2, 1, 70 }), *w = numbers(WEFT_BF16, 3, (int64_t[]){ 4, 90, 70 });
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *y = by_experts(x, w, weft_from(WEFT_I32, WEFT_DIMS(5, 2), (int32_t[10]){ 1 }), 0);
+  EXPECT(strstr(weft_show(1, &y, "plan"), "C=90, D=70"));
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}

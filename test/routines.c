@@ -253,6 +253,20 @@ TEST(cuda_factors_matrices_as_the_host_does) {
   if (!is_slow()) compare_matrices(100, 40);
 }
 
+static int long_triangles(weft_array *x, weft_array *y[]) {
+  weft_array *b = weft_slice(x, 2, 0, 1, 1);
+  return y[0] = weft_solve_triangular(x, b, 0, 0), y[1] = weft_solve_triangular(x, b, 1, 0), 2;
+}
+
+/* Rows of more products than are multiplied at a time. */
+TEST(cuda_solves_long_triangles_of_one_right_side_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  compare("long triangles", long_triangles, squares(WEFT_F64, 1, 1091, 0));
+  weft_scope_discard(s);
+}
+
 TEST(cuda_factors_matrices_of_several_blocks_as_the_host_does) {
   test_watchdog(120);
   if (!has_gpu()) return;

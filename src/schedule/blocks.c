@@ -13,8 +13,10 @@ enum {
   LEAST_COLUMNS = 16,
   LEAST_PRODUCTS = 1 << 22, /* less is not worth a thread */
   SMALLEST_SHARE = 8,       /* the results of all blocks are at most one in so many of the elements read */
-  FEW_RESULTS = 1 << 16, FEW_BLOCKS = 4 /* on a device: so many results keep it busy, and so many blocks are worth the launch that
-                               adds them. Not measured */
+  FEW_THREADS = 1 << 16, FEW_BLOCKS = 4, /* on a device: so many threads keep it busy, and so many blocks are worth the launch that
+                               adds them; .. */
+  FEWEST_THREADS = 1 << 14, FEWEST_BLOCKS = 2, /* .. of fewer threads two, if they are whole. Not measured */
+  ROWS_A_THREAD = 8, THIN_ROWS = 32 /* of a product of few rows (backend/cuda/gpu_thin.c) */
 };
 
 /* Blocks are added as registers have them. A device rounds halves behind that, unless a library multiplies them. */
@@ -24,12 +26,20 @@ static bool may_be_sums(const struct work *w, const struct node *n) {
   return work_is_for_device(w) && (t == WEFT_F16 || t == WEFT_BF16) && !contract_is_apart(w, n);
 }
 
+/* On a device: its threads are few, and have so many terms each that they are better shared. */
+static bool has_few_threads(const struct node *n, int64_t k) {
+  int64_t results = node_count(n), columns = n->dims[n->rank - 1], rows = columns ? results / columns : 0;
+  int64_t threads = rows > THIN_ROWS ? results : results / (rows < ROWS_A_THREAD ? rows + !rows : ROWS_A_THREAD);
+  if (!results || n->rank >= AXES) return false;
+  if (threads <= FEWEST_THREADS && k >= FEWEST_BLOCKS * KIR_PRODUCT_BLOCK && k % KIR_PRODUCT_BLOCK == 0) return true;
+  return threads <= FEW_THREADS && k >= FEW_BLOCKS * KIR_PRODUCT_BLOCK;
+}
+
 bool contract_is_long(const struct work *w, const struct node *n) {
   int64_t m, columns, k = n->in[0]->dims[n->rank - 1], results = node_count(n);
   if (!contract_is_by_patches(w, n) && !work_is_for_device(w)) return false;
   if (n->rank < 2 || !may_be_sums(w, n)) return false;
-  if (work_is_for_device(w) && results && results <= FEW_RESULTS && n->rank < AXES && k >= FEW_BLOCKS * KIR_PRODUCT_BLOCK)
-    return true;
+  if (work_is_for_device(w) && has_few_threads(n, k)) return true;
   m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
   if (results != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS) return false;
   if (k < LEAST_BLOCKS * KIR_PRODUCT_BLOCK) return false;
@@ -154,7 +164,29 @@ static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t
   return draft_end(&d);
 }
 
-bool step_blocks(struct work *w, const struct contraction *c, weft_dtype to) {
+/* Axis q of a batch, its last, and the rows are one axis of the binding. */
+static bool joins(const struct binding *x, int q, int64_t m) { return m == 1 || x->stride[q] == m * x->stride[q + 1]; }
+
+/* Without axis q, of which the next one takes the place; is_row: that goes on as it did. */
+static void leave_axis(struct binding *x, int q, bool is_row) {
+  if (!is_row) x->stride[q + 1] = x->stride[q];
+  x->stride[q] = x->stride[q + 1], x->stride[q + 1] = x->stride[q + 2];
+}
+
+/* The product with axes of the batch that only the left operand has as rows, so that the right one is read once. */
+static struct contraction rows_joined(const struct contraction *c) {
+  struct contraction x = *c;
+  while (x.n_batch && !x.b.stride[x.n_batch - 1] && joins(&x.a, x.n_batch - 1, x.m) && joins(&x.y, x.n_batch - 1, x.m)) {
+    int q = --x.n_batch;
+    leave_axis(&x.a, q, x.m > 1), leave_axis(&x.y, q, x.m > 1), leave_axis(&x.b, q, true);
+    x.m *= x.batch[q];
+  }
+  x.is_turned = x.n < THIN_ROWS && x.m > x.n; /* what is long goes along lanes */
+  return x;
+}
+
+bool step_blocks(struct work *w, const struct contraction *all, weft_dtype to) {
+  struct contraction joined = work_is_for_device(w) ? rows_joined(all) : *all, *c = &joined;
   weft_dtype t = kir_register_of(c->a_dtype); /* of 8 and 16 bits unsigned: the result is a wider one */
   int64_t whole = c->k / KIR_PRODUCT_BLOCK, rest = c->k % KIR_PRODUCT_BLOCK, n = whole + (rest > 0);
   int64_t dense[AXES];

@@ -544,7 +544,7 @@ bool prepare(struct work *w) {
     if (w->by_patches && (!factors_take_in(w) || !join_rows(w))) return false;
     if (!sink_views(w) || !order(w)) return false;
     count_uses(w);
-    if (work_is_for_device(w) && !windows_spell(w)) return false;
+    if (work_is_for_device(w) && (!operands_align(w) || !windows_spell(w))) return false;
   }
   if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;
   count_uses(w);

@@ -117,6 +117,9 @@ bool sums_join_products(struct work *);      /* false: out of memory */
 /* unmerged.c */
 bool folds_unmerge(struct work *);           /* and puts nodes in order. false: out of memory */
 
+/* aligned.c */
+bool operands_align(struct work *);          /* and puts nodes in order. false: out of memory */
+
 /* spelled.c */
 bool windows_spell(struct work *);           /* and puts nodes in order. false: out of memory */
 

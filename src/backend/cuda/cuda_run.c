@@ -47,9 +47,10 @@ static void code_free(struct code *c) {
 /* NULL: there is no such part. */
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
-                                        p->thin[0], p->thin[1], p->thin[2],
+                                        p->floats[2], p->thin[0], p->thin[1], p->thin[2],
                                         p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
-                                        p->turned_entry, p->running_entry, p->pairs_entry, p->short_entry[0], p->short_entry[1],
+                                        p->turned_entry, p->running_entry, p->pairs_entry, p->flat_entry,
+                                        p->short_entry[0], p->short_entry[1],
                                         p->warp_rows_entry, p->shifted_spread_entry, p->relay_entry, p->aligned_entry };
   return name[part];
 }
@@ -325,9 +326,10 @@ static int compute_shape(struct session *s) {
   ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
   ptx_pairs_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
+  ptx_flat_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_floats_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
-  ptx_thin_shape(p, s->l->sizes, s->l->args, &s->shape);
+  ptx_thin_shape(p, &m, s->l->sizes, s->l->args, &s->shape);
   ptx_attention_aligned_shape(p, s->l->bufs, &s->shape);
   return CUDA_OK;
 }
@@ -419,6 +421,7 @@ static enum ptx_part part_of(const struct ptx_shape *s) {
   if (s->is_turned) return PTX_IN_TURN;
   if (s->is_running) return PTX_IN_ROWS;
   if (s->is_paired) return PTX_IN_PAIRS;
+  if (s->is_flat) return PTX_AS_ONE_ROW;
   if (s->is_relayed) return PTX_RELAYED;
   if (s->is_short) return (enum ptx_part)(PTX_FIRST_SHORT + s->short_form);
   if (s->is_of_warps) return PTX_OF_WARPS;

@@ -26,7 +26,7 @@ static void name_element(struct printer *p, int v) {
 /* Results of a lane loop have registers for each element, unless they are the same for all. */
 static void name_block(struct printer *p, const struct kir_block *b, bool is_top) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_FOLD && is_top) continue;
+    if ((s->kind == KIR_FOLD && is_top) || s->kind == KIR_PAR || s->kind == KIR_LANE) continue;
     bool is_own = s->kind == KIR_YIELD || s->kind == KIR_PREFIX || s->kind == KIR_FOLD;
     if (s->kind == KIR_OP || s->kind == KIR_LOAD ? !is_top || names_wide(p, s) : is_own)
       for (int i = 0; i < s->n_out; i++) name_element(p, s->out[i]);
@@ -43,8 +43,7 @@ static void name_loops(struct printer *p, const struct kir_block *b) {
   }
 }
 
-/* Elements are numbered along the thread's neighbours, then from group to group of them. */
-bool ptx_name_elements(struct printer *p, int n) {
+static bool begin_elements(struct printer *p, int n) {
   size_t bytes = (size_t)(p->k->n_vals + 1) * sizeof *p->reg;
   p->n_wide = n;
   p->wide[0] = p->reg;
@@ -52,7 +51,22 @@ bool ptx_name_elements(struct printer *p, int n) {
     if (!(p->wide[e] = arena_take(p->arena, bytes))) return ptx_refuse(p, ""), false;
     memcpy(p->wide[e], p->reg, bytes);
   }
+  return true;
+}
+
+/* Elements are numbered along the thread's neighbours, then from group to group of them. */
+bool ptx_name_elements(struct printer *p, int n) {
+  if (!begin_elements(p, n)) return false;
   name_loops(p, &p->k->body);
+  return !p->why;
+}
+
+bool ptx_name_nest(struct printer *p, int n, const struct ptx_nest *x) {
+  if (!begin_elements(p, n)) return false;
+  for (int i = 0; i < x->n_pars; i++) name_element(p, x->par[i]->var);
+  name_element(p, x->lane->var);
+  for (int i = 0; i < x->n_pars; i++) name_block(p, &x->par[i]->body, true);
+  name_block(p, &x->lane->body, true);
   return !p->why;
 }
 
@@ -80,7 +94,7 @@ bool ptx_is_early(const struct printer *p, const struct kir_stmt *s, const struc
   return true;
 }
 
-static bool is_same_for_all(struct printer *p, const struct kir_stmt *s) {
+bool ptx_is_same_for_all(struct printer *p, const struct kir_stmt *s) {
   return (s->kind == KIR_OP || s->kind == KIR_LOAD) && s->n_out && p->wide[1][s->out[0]] == p->wide[0][s->out[0]];
 }
 
@@ -131,10 +145,10 @@ void ptx_wide_statement(struct printer *p, const struct kir_stmt *s, const struc
     else ptx_store_neighbours(p, s, e, each);
   } else if (s->kind == KIR_CHECK) {
     if (!e || p->wide[e][s->in[0]] != p->wide[0][s->in[0]]) check_all(p, s, e, each, w.rest);
-  } else if (each > 1 && ptx_is_of_number(p, s) && !is_same_for_all(p, s)) {
+  } else if (each > 1 && ptx_is_of_number(p, s) && !ptx_is_same_for_all(p, s)) {
     quotients(p, s, e, each);
   } else {
-    for (int i = 0; i < each && !(i && is_same_for_all(p, s)); i++) {
+    for (int i = 0; i < each && !(i && ptx_is_same_for_all(p, s)); i++) {
       p->reg = p->wide[e + i];
       ptx_statements(p, s, s->next, w);
     }
@@ -156,7 +170,7 @@ static const struct kir_stmt *woven(struct printer *p, const struct kir_stmt *s,
 void ptx_element_body(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
   for (const struct kir_stmt *s = loop->body.first, *last; s; s = s->next) {
     if (s->kind == KIR_FOLD || s->kind == KIR_KEEP || ptx_is_early(p, s, loop)) continue;
-    if (e && is_same_for_all(p, s)) continue;
+    if (e && ptx_is_same_for_all(p, s)) continue;
     if ((last = woven(p, s, loop, e, each))) s = last;
     else ptx_wide_statement(p, s, loop, e, each, w);
   }

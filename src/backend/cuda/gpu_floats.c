@@ -15,20 +15,24 @@
  * measured on an H200 for all shapes of mma, over normal, huge, tiny, denormal and infinite numbers. Elements stand in a stage as
  * they stand in memory: in rows along k, or in rows of a step. */
 #include "backend/cuda/printer.h"
+#include <math.h>
 #include <string.h>
 
 /* MORE: elements between rows of shared memory: rows of a warp are then in different banks; MOST: elements of a thread;
  * PORTIONS: of f32, that are written one after the other. */
 enum { MORE = 4, BLOCK = KIR_PRODUCT_BLOCK, MOST = 64, LANES_ACROSS = 8, PORTIONS = 16 };
 
-/* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room for.
- * Large tiles read least of memory; small ones are for products that have too few large ones for all processors. */
-struct floats_form { int rows, columns, down, across, steps, stages, blocks; };
+/* Elements of a tile and of a thread, down and across; steps of a stage, stages; blocks of threads that a processor has room
+ * for; and how long a processor takes for a step of a tile: of f32 the instructions of a warp, as a block has four, of f64
+ * in proportion. Large tiles read least of memory and have most products an instruction; small ones are for products that
+ * have too few large ones for all processors, or would not fill them. */
+struct floats_form { int rows, columns, down, across, steps, stages, blocks, cost; };
 static const struct floats_form forms[2][PTX_FLOATS] = {
-  { { 64, 128, 8, 8, 16, 3, 3 }, { 64, 64, 8, 4, 16, 3, 4 } },
-  { { 64, 64, 4, 8, 16, 3, 3 }, { 32, 32, 2, 4, 16, 3, 4 } } };
+  { { 64, 128, 8, 8, 16, 3, 3, 76 }, { 64, 64, 8, 4, 16, 3, 4, 45 }, { 32, 32, 4, 2, 16, 3, 8, 16 } },
+  { { 64, 64, 4, 8, 16, 3, 3, 100 }, { 32, 32, 2, 4, 16, 3, 4, 36 } } };
 
 static const struct floats_form *form_of(weft_dtype d, int form) { return &forms[d == WEFT_F64][form]; }
+bool ptx_has_floats_form(weft_dtype d, int form) { return form_of(d, form)->rows > 0; }
 static int threads_of(const struct floats_form *f) { return f->rows * f->columns / (f->down * f->across); }
 static int stage_bytes(const struct floats_form *f, int width) { /* of rows along k, or of a step: whatever takes more */
   int along = (f->rows + f->columns) * (f->steps + MORE), across = f->steps * (f->rows + f->columns + 2 * MORE);
@@ -206,15 +210,19 @@ static void enqueue(struct printer *p, const struct float_tile *t, const char *s
 
 static int lanes_of(int side) { return side ? LANES_ACROSS : 32 / LANES_ACROSS; }
 
-/* Element i of a thread along an axis: those of a warp take turns, four neighbours at a time. By dmma eight rows or columns
- * further, two neighbours of the columns. */
-static int element_at(const struct float_tile *t, int side, int i) {
-  if (t->by_dmma) return side ? i / 2 * 8 + i % 2 : 8 * i;
-  return i / 4 * lanes_of(side) * 4 + i % 4;
+/* Of f32: the elements that a thread has side by side along an axis. */
+static int together(const struct float_tile *t, int side) {
+  int n = side ? t->f->across : t->f->down;
+  return n < 4 ? n : 4;
 }
 
-/* How many neighbours of a thread along the rows of results are neighbours there. */
-static int together(const struct float_tile *t) { return t->by_dmma ? 2 : 4; }
+/* Element i of a thread along an axis: those of a warp take turns, some neighbours at a time. By dmma eight rows or columns
+ * further, two neighbours of the columns. */
+static int element_at(const struct float_tile *t, int side, int i) {
+  int n = together(t, side);
+  if (t->by_dmma) return side ? i / 2 * 8 + i % 2 : 8 * i;
+  return i / n * lanes_of(side) * n + i % n;
+}
 
 /* ---- Multiplying ---------------------------------------------------------------------------------------------------------- */
 
@@ -223,9 +231,10 @@ static void load_portion(struct printer *p, const struct float_tile *t, const ch
   int many[2] = { t->f->down, t->by_dmma ? t->f->across / 2 : t->f->across };
   for (int side = 0; side < 2; side++) {
     const char *const *v = t->v[which][side];
-    for (int i = 0; i < many[side]; i += t->by_dmma ? 1 : 4) {
+    for (int i = 0; i < many[side]; i += t->by_dmma ? 1 : together(t, side)) {
       int offset = offset_of(t, side, t->by_dmma ? 8 * i : element_at(t, side, i), step);
       if (t->by_dmma) ptx_line(p, "ld.shared.b64 %s, [%s+%d]", v[i], at[side], offset);
+      else if (together(t, side) == 2) ptx_line(p, "ld.shared.v2.b32 {%s, %s}, [%s+%d]", v[i], v[i + 1], at[side], offset);
       else ptx_line(p, "ld.shared.v4.b32 {%s, %s, %s, %s}, [%s+%d]", v[i], v[i + 1], v[i + 2], v[i + 3], at[side], offset);
     }
   }
@@ -315,12 +324,12 @@ static void add_totals(struct printer *p, const struct float_tile *t, const char
 }
 
 static void put_results(struct printer *p, const struct float_tile *t) {
-  int n = together(t);
+  int n = t->by_dmma ? 2 : together(t, 1);
   for (int e = 0; e < t->n; e += n) {
     int i = e / t->f->across, j = e % t->f->across;
     int at = (element_at(t, 0, i) * result_pitch(t->f) + element_at(t, 1, j)) * t->width;
     const char *const *u = &t->acc[e];
-    if (n == 2) ptx_line(p, "st.shared.v2.b64 [%s+%d], {%s, %s}", t->own, at, u[0], u[1]);
+    if (n == 2) ptx_line(p, "st.shared.v2.%s [%s+%d], {%s, %s}", ptx_bits(t->d), t->own, at, u[0], u[1]);
     else ptx_line(p, "st.shared.v4.b32 [%s+%d], {%s, %s, %s, %s}", t->own, at, u[0], u[1], u[2], u[3]);
   }
 }
@@ -454,7 +463,7 @@ static void find_own(struct printer *p, struct float_tile *t) {
   for (int side = 0; side < 2; side++) {
     struct float_operand *o = &t->operand[side];
     const char *element = word(p);
-    int apart = t->by_dmma ? 1 : 4;
+    int apart = t->by_dmma ? 1 : together(t, side);
     o->lane = word(p);
     ptx_line(p, "mul.lo.u32 %s, %s, %d", first[side], first[side], a_warp[side]);
     ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", element, t->by_dmma ? lane[0] : lane[side], apart, first[side]);
@@ -515,20 +524,26 @@ void ptx_floats(struct printer *p, int form) {
 
 /* ---- Launching ------------------------------------------------------------------------------------------------------------ */
 
+/* What a step of k takes: the tiles of that processor which has most, and half a tile more, as few warps wait for each other. Of
+ * 64 x 128 and 64 x 64, f32, the larger is faster from 1.5 tiles a processor on (measured on an H200), as it is by this. */
+static double cost_of(const struct floats_form *f, double tiles, const struct ptx_machine *m) {
+  return f->cost * (ceil(tiles / m->n_processors) + 0.5);
+}
+
 bool ptx_floats_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *s) {
   if (!p->floats[0] || !s->is_product) return false;
   int64_t rows = ptx_size(&p->product_rows, sizes, args), columns = ptx_size(&p->product_columns, sizes, args);
-  for (int form = 0; form < PTX_FLOATS; form++) {
+  double least = 0;
+  for (int form = 0; form < PTX_FLOATS && p->floats[form]; form++) {
     const struct floats_form *f = form_of(p->floats_dtype, form);
     int64_t tiles = ptx_parts(rows, f->rows) * ptx_parts(columns, f->columns);
-    if (tiles > INT32_MAX) continue;
-    if (form < PTX_FLOATS - 1 && 2 * tiles * s->grid[2] < 3 * (int64_t)m->n_processors) continue;
-    s->floats_form = form, s->is_floats = true;
+    double cost = tiles <= INT32_MAX ? cost_of(f, (double)tiles * s->grid[2], m) : INFINITY;
+    if (cost == INFINITY || (s->is_floats && cost >= least)) continue;
+    least = cost, s->floats_form = form, s->is_floats = true;
     s->block[0] = (unsigned)threads_of(f);
     s->grid[0] = (unsigned)tiles, s->grid[1] = 1;
     s->shared_bytes = shared_of(f, kir_width(p->floats_dtype));
-    return true;
   }
-  return false;
+  return s->is_floats;
 }

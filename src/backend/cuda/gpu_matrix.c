@@ -159,10 +159,12 @@ entry solve_block(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 b_each, u
   }
 }
   )
-  /* One right side. Rows of the matrix side by side: eight sums of every eighth product, and then theirs; else by columns. */
+  /* One right side. Rows of the matrix side by side: eight sums of every eighth product, and then theirs; else by columns. All
+   * threads multiply, 1024 products of a row at a time, which eight of them add. */
   WRITTEN(
 entry solve_one(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 n, u32 is_upper, u32 is_unit) {
   shared f64 part[8];
+  shared f64 product[1024];
   f64* ap = a + u64(block) * a_each;
   f64* bp = b + u64(block) * n;
   u64 step = 0;
@@ -173,23 +175,41 @@ entry solve_one(f64* a, u64 a_each, u64 row, u64 column, f64* b, u64 n, u32 is_u
       u64 length = is_upper != 0 ? n - i - 1 : i;
       u64 end = k + (length & ~u64(7));
       f64* line = ap + i * row;
-      if (tid < 8) {
-        f64 sum = 0;
-        u64 c = k + u64(tid);
-        while (c < end) {
-          sum = sum + line[c] * bp[c];
-          c = c + 8;
+      f64 sum = 0;
+      f64 rest = 0;
+      u64 begin = k;
+      u64 stop = k + length;
+      while (begin < stop) {
+        u64 c = begin + u64(tid);
+        u64 last = begin + 1024 < stop ? begin + 1024 : stop;
+        while (c < last) {
+          product[c - begin] = line[c] * bp[c];
+          c = c + u64(threads);
         }
-        part[tid] = sum;
+        bar;
+        if (tid < 8) {
+          u64 whole = last < end ? last : end;
+          u64 q = begin + u64(tid);
+          while (q + 24 < whole) {
+            repeat (j, 4) { sum = sum + product[q - begin + j * 8]; }
+            q = q + 32;
+          }
+          while (q < whole) {
+            sum = sum + product[q - begin];
+            q = q + 8;
+          }
+          q = end > begin ? end : begin;
+          while (q < last) {
+            rest = rest + product[q - begin];
+            q = q + 1;
+          }
+        }
+        bar;
+        begin = begin + 1024;
       }
+      if (tid < 8) { part[tid] = sum; }
       bar;
       if (tid == 0) {
-        f64 rest = 0;
-        u64 c = end;
-        while (c < k + length) {
-          rest = rest + line[c] * bp[c];
-          c = c + 1;
-        }
         f64 s = bp[i] - ((((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]))) + rest);
         if (is_unit == 0) { s = s / line[i]; }
         bp[i] = s;
@@ -277,7 +297,7 @@ int matrices_solve(struct matrices *x, struct triangle t, uint64_t b, int64_t m)
   int64_t n = x->n, row = t.is_turned ? 1 : n, column = t.is_turned ? n : 1;
   int how = CUDA_OK;
   if (m == 1 && n > MATRIX_SMALL)
-    return LAUNCH(x->g, x->common, "solve_one", x->problems, t.is_turned ? matrices_threads(n) : FEW_THREADS, t.a,
+    return LAUNCH(x->g, x->common, "solve_one", x->problems, matrices_threads(n), t.a,
                   (uint64_t)(n * n), (uint64_t)row, (uint64_t)column, b, (uint64_t)n, t.is_upper, t.is_unit);
   for (int64_t done = 0; !how && done < n && m > 0; done += MATRIX_BLOCK) {
     int64_t rows = n - done < MATRIX_BLOCK ? n - done : MATRIX_BLOCK, from = t.is_upper ? n - done - rows : done;

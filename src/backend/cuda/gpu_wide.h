@@ -59,6 +59,8 @@ void ptx_store_woven(struct printer *, const struct kir_stmt *first, int n, int 
 
 /* gpu_elements.c: statements on the elements of a thread. */
 bool ptx_name_elements(struct printer *, int n); /* registers for n elements of each value of lane loops. False: refused */
+bool ptx_name_nest(struct printer *, int n, const struct ptx_nest *); /* of all its loops, and of what is computed once a row */
+bool ptx_is_same_for_all(struct printer *, const struct kir_stmt *); /* its results are, so that it is printed once */
 bool ptx_is_early(const struct printer *, const struct kir_stmt *, const struct kir_stmt *lane); /* a load that waits for nothing */
 /* A statement of the lane loop, or of a loop in it, on elements e .. e + each - 1. */
 void ptx_wide_statement(struct printer *, const struct kir_stmt *, const struct kir_stmt *lane, int e, int each, struct where);
@@ -119,6 +121,10 @@ void ptx_short_body(struct printer *);
 void ptx_short_loose_body(struct printer *);
 bool ptx_short_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                      struct ptx_shape *);
+
+/* gpu_flat.c */
+bool ptx_find_flat(const struct survey *, struct ptx_flat *);
+void ptx_flat_body(struct printer *);
 
 /* gpu_relay.c: rows that warps hand on, and sums along columns beside. */
 bool ptx_find_relay(const struct survey *, const struct ptx_plan *, const struct shape_class *, struct ptx_relay *);

@@ -386,10 +386,12 @@ void ptx_halves(struct printer *, int form);
 
 /* gpu_floats.c: the same of f32 and f64. */
 bool ptx_has_floats(const struct survey *);
+bool ptx_has_floats_form(weft_dtype, int form);
 void ptx_floats(struct printer *, int form);
 
 /* gpu_thin.c: products of few rows. */
-bool ptx_has_thin(const struct survey *, int form, struct ptx_plan *); /* whether there is such a form; noted in the plan */
+/* Whether there is such a form; noted in the plan. */
+bool ptx_has_thin(const struct survey *, const struct shape_class *, int form, struct ptx_plan *);
 void ptx_thin(struct printer *, int form);
 
 /* gpu_group.c: wgmma. */

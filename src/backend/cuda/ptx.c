@@ -408,7 +408,8 @@ static struct printer again(const struct printer *p) {
 static void large_halves(struct printer *p) { ptx_halves(p, 0); }
 static void small_halves(struct printer *p) { ptx_halves(p, 1); }
 static void large_floats(struct printer *p) { ptx_floats(p, 0); }
-static void small_floats(struct printer *p) { ptx_floats(p, 1); }
+static void middle_floats(struct printer *p) { ptx_floats(p, 1); }
+static void small_floats(struct printer *p) { ptx_floats(p, 2); }
 static void a_row(struct printer *p) { ptx_thin(p, 0); }
 static void few_rows(struct printer *p) { ptx_thin(p, 1); }
 static void some_rows(struct printer *p) { ptx_thin(p, 2); }
@@ -430,16 +431,17 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
   plan->merge = p->survey.in_order || p->survey.leaves ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
   if (ptx_has_floats(&p->survey)) plan->floats_dtype = (weft_dtype)p->k->bufs[p->survey.product.a->buf].dtype;
-  for (int i = 0; i < PTX_FLOATS && ptx_has_floats(&p->survey); i++)
+  for (int i = 0; i < PTX_FLOATS && ptx_has_floats(&p->survey) && ptx_has_floats_form(plan->floats_dtype, i); i++)
     plan->floats[i] = ptx_textf(p, "weft_%s_floats%d", p->k->name, i);
   plan->product = p->survey.product.is_there && !plan->floats[0] ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
-  for (int i = 0; i < PTX_THINS && ptx_has_thin(&p->survey, i, plan); i++)
+  for (int i = 0; i < PTX_THINS && ptx_has_thin(&p->survey, p->shape, i, plan); i++)
     plan->thin[i] = ptx_textf(p, "weft_%s_thin%d", p->k->name, i);
   plan->is_librarys = !plan->halves[0] && p->shape->by_library && !p->survey.is_exact;
   if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
+  if (plan->flat.each) plan->flat_entry = ptx_textf(p, "weft_%s_flat", p->k->name);
   if (plan->pairs.lane) plan->pairs_entry = ptx_textf(p, "weft_%s_pairs", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   if (plan->shorts.most) plan->short_entry[PTX_SHORT_LOOSE] = ptx_textf(p, "weft_%s_short_loose", p->k->name);
@@ -464,7 +466,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   plan->end[PTX_MAIN] = out->n;
   if (out->n - plan->heading_bytes > LONG_TEXT) {
-    plan->wide_entry = plan->shifted_spread_entry = plan->turned_entry = plan->warp_rows_entry = NULL;
+    plan->wide_entry = plan->shifted_spread_entry = plan->turned_entry = plan->flat_entry = plan->warp_rows_entry = NULL;
     plan->short_entry[PTX_SHORT_ALIGNED] = plan->short_entry[PTX_SHORT_LOOSE] = NULL;
   }
   struct printer last = again(&init);
@@ -472,8 +474,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_TILES, plan->product, ptx_product);
   part(&last, out, plan, PTX_FIRST_HALVES, plan->halves[0], large_halves);
   part(&last, out, plan, PTX_FIRST_HALVES + 1, plan->halves[1], small_halves);
-  part(&last, out, plan, PTX_FIRST_FLOATS, plan->floats[0], large_floats);
-  part(&last, out, plan, PTX_FIRST_FLOATS + 1, plan->floats[1], small_floats);
+  static void (*const floats[PTX_FLOATS])(struct printer *) = { large_floats, middle_floats, small_floats };
+  for (int i = 0; i < PTX_FLOATS; i++) part(&last, out, plan, PTX_FIRST_FLOATS + i, plan->floats[i], floats[i]);
   static void (*const thin[PTX_THINS])(struct printer *) = { a_row, few_rows, some_rows };
   for (int i = 0; i < PTX_THINS; i++) part(&last, out, plan, PTX_FIRST_THIN + i, plan->thin[i], thin[i]);
   last.survey.is_cooperative = p->survey.is_cooperative;
@@ -487,6 +489,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_IN_TURN, plan->turned_entry, ptx_turned_body);
   part(&last, out, plan, PTX_IN_ROWS, plan->running_entry, ptx_running_body);
   part(&last, out, plan, PTX_IN_PAIRS, plan->pairs_entry, ptx_pairs_body);
+  part(&last, out, plan, PTX_AS_ONE_ROW, plan->flat_entry, ptx_flat_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_ALIGNED, plan->short_entry[PTX_SHORT_ALIGNED], ptx_short_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_LOOSE, plan->short_entry[PTX_SHORT_LOOSE], ptx_short_loose_body);
   part(&last, out, plan, PTX_OF_WARPS, plan->warp_rows_entry, ptx_warp_rows_body);

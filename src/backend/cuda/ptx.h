@@ -47,7 +47,7 @@ enum { PTX_LONG_ROW = 16 }; /* elements of a row of a local, from which on each 
 enum { PTX_RESERVED_BYTES = 1 << 10 }; /* of shared memory, that the system takes in each block of threads */
 enum { PTX_STOP_BYTES = 8 }; /* of shared memory, behind the partial results of folds */
 enum { PTX_SHORT_ALIGNED, PTX_SHORT_LOOSE, PTX_SHORT_FORMS }; /* short rows: neighbours are moved together, or one by one */
-enum { PTX_HALVES = 2, PTX_FLOATS = 2, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
+enum { PTX_HALVES = 2, PTX_FLOATS = 3, PTX_THINS = 3 }; /* forms of products: by tensor cores in their order, of f32 and f64 in
                                order, of few rows */
 
 /* Par loops, each the last of what is in it, around one lane loop. */
@@ -60,7 +60,7 @@ struct ptx_nest {
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_LONG,
-                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_FIRST_SHORT,
+                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_AS_ONE_ROW, PTX_FIRST_SHORT,
                 PTX_OF_WARPS = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_SHIFTED_SPREAD, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -89,6 +89,7 @@ struct ptx_plan {
   weft_dtype floats_dtype;
   const char *thin[PTX_THINS]; /* NULL, or entries for the same of few rows, fewest first; thin_width: bytes of a sum */
   int thin_width;
+  bool thin_is_staged;      /* .. and the right operand comes through shared memory */
   struct ptx_library {      /* the kernel is a product by tensor cores and nothing else: axes of a, b and y */
     bool is_there;
     int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
@@ -159,6 +160,12 @@ struct ptx_plan {
     int n, width;           /* arguments: that value; of a kernel with rows also how many words one has */
     struct ptx_lin n_rows, n_columns;
   } pairs;
+  const char *flat_entry;   /* NULL, or an entry that goes along all elements of a nest of short rows as if they were one */
+  struct ptx_flat {
+    struct ptx_nest nest;
+    int each;               /* elements that a thread has at a time */
+    struct ptx_lin length;
+  } flat;
   const char *running_entry; /* NULL, or an entry of which a thread goes through a row with running combines */
   struct ptx_running {
     struct ptx_nest nest;
@@ -235,6 +242,7 @@ struct ptx_shape {
   bool is_relayed;          /* .. whose warps hand rows on; streams: for so many there is room */
   bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
+  bool is_flat;             /* .. or of the entry that goes along all elements as if they were one row */
   bool is_paired;           /* .. or of the entry whose threads have pairs of elements */
   bool is_aligned;          /* .. or of attention whose operands are aligned */
   int64_t *row_at;          /* by row; in the arena given */
@@ -279,11 +287,16 @@ bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uin
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
 bool ptx_pairs_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                      struct ptx_shape *); /* likewise */
+bool ptx_flat_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    struct ptx_shape *); /* likewise, where no other does */
 /* Turns the shape of a product into that of its entry for f32 and f64. */
 bool ptx_floats_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       struct ptx_shape *);
 /* Turns the shape of the main entry of a product into that of its entry for few rows. */
-bool ptx_thin_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
+bool ptx_thin_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                    struct ptx_shape *);
+/* How many products a result adds up. */
+int64_t ptx_steps(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Of a product's batch, as many as may be side by side. */
 int64_t ptx_matrices(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[]);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */

@@ -281,6 +281,12 @@ static void warp_rows(struct ptx_planner *m) {
   if (loop && !lin(m, loop->at[0], &m->plan->warp_rows)) m->plan->warp_rows = (struct ptx_lin){ 0 };
 }
 
+static void flat(struct ptx_planner *m) {
+  struct ptx_flat *f = &m->plan->flat;
+  bool is_known = !m->why && ptx_find_flat(m->s, f) && lin(m, f->nest.lane->at[0], &f->length) && nest(m, &f->nest);
+  if (!is_known) *f = (struct ptx_flat){ 0 };
+}
+
 static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_turned *t = &m->plan->turned;
   bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
@@ -318,6 +324,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   running(&m, shape);
   turned(&m, shape);
   pairs(&m);
+  flat(&m);
   if (!plan->turned.n_loads) wide(&m, shape);
   if (!m.why) ptx_find_tall(s, shape, &plan->tall);
   shorts(&m, shape);
@@ -592,7 +599,8 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t blocks = s->is_alone ? 1 : u->p->has_sets ? BLOCKS_WITH_SETS : BLOCKS_A_PROCESSOR;
   if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), most_dealt));
   else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
-  if (u->p->has_block) s->block_length = private_length(u, blocks * u->m->n_processors);
+  int64_t others = most(1, longest(u, PTX_PLANES, 0)) * most(1, longest(u, PTX_VOLUMES, 0)); /* private loops, side by side */
+  if (u->p->has_block) s->block_length = private_length(u, parts(blocks * u->m->n_processors, others));
   rows = longest(u, PTX_ROWS, s->block_length);
   if (s->row_bytes || has_copies(u, s)) limit = blocks * u->m->n_processors;
   if (s->is_alone) threads *= 2;
@@ -603,7 +611,8 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   s->scratch_bytes = s->row_bytes * s->grid[0];
 }
 
-enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for */
+enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for; .. */
+enum { LEAST_SHARED = 2, LEAST_STEPS = 128 }; /* .. but where both are shorter, and there are many steps. Not measured */
 
 int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
   int64_t n = 1;
@@ -611,11 +620,19 @@ int64_t ptx_matrices(const struct ptx_plan *p, const int64_t sizes[], const uint
   return n;
 }
 
+int64_t ptx_steps(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[]) {
+  int64_t n = ptx_size(&p->steps[0], sizes, args);
+  if (!p->is_long) return n;
+  return (ptx_size(&p->steps[1], sizes, args) + 1) * KIR_PRODUCT_BLOCK + ptx_size(&p->steps[2], sizes, args);
+}
+
 static bool product_shape(const struct user *u, struct ptx_shape *s) {
   const struct ptx_plan *p = u->p;
   if (!p->product && !p->floats[0]) return false;
   int64_t rows = ptx_size(&p->product_rows, u->sizes, u->args), columns = ptx_size(&p->product_columns, u->sizes, u->args);
-  if (rows < LEAST_SIDE || columns < LEAST_SIDE) return false;
+  bool is_least = p->floats[0] && rows < LEAST_SIDE && columns < LEAST_SIDE && ptx_steps(p, u->sizes, u->args) >= LEAST_STEPS;
+  int64_t side = is_least ? LEAST_SHARED : LEAST_SIDE;
+  if (rows < side || columns < side) return false;
   s->is_product = true;
   s->block[0] = 256, s->block[1] = s->block[2] = 1;
   s->grid[0] = (unsigned)parts(columns, p->product_side), s->grid[1] = (unsigned)least(parts(rows, p->product_side), GRID_Y);

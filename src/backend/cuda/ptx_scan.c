@@ -5,6 +5,10 @@
  * their lanes have, and then each other. */
 #include "backend/cuda/ptx_reduce.h"
 
+/* The 31 steps from lane to lane are written out, unless a kernel has more prefixes: 64 of them are 315 KB of text, for which ptxas
+ * takes 0.8 s and finds no registers. Then they are a loop. */
+enum { SPELLED = 4 };
+
 void ptx_scan_start(struct printer *p, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_out && reduce_fits(p, s); i++) {
     weft_dtype d = ptx_dtype(p, s->out[i]);
@@ -78,7 +82,7 @@ static void scan_in_order(struct printer *p, const struct kir_stmt *s, const cha
   reduce_combine(p, s, c->inside, next, c->inside);
   ptx_place(p, opened);
   reduce_copy(p, s, mine, c->inside);
-  if (s->op != KIR_CALL) {
+  if (s->op != KIR_CALL && p->survey.n_prefixes <= SPELLED) {
     for (int l = 1; l < 32; l++) {
       reduce_from_lane(p, s, r, ptx_textf(p, "%d", l), next);
       reduce_combine(p, s, c->inside, next, c->inside);
@@ -87,7 +91,7 @@ static void scan_in_order(struct printer *p, const struct kir_stmt *s, const cha
     }
   } else {
     ptx_line(p, "mov.u32 %s, 1", k);
-    ptx_place(p, again);
+    ptx_place_loop(p, again);
     reduce_from_lane(p, s, r, k, next);
     reduce_combine(p, s, c->inside, next, c->inside);
     ptx_line(p, "setp.eq.u32 %s, %s, %s", is, lane, k);

@@ -226,7 +226,7 @@ static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct ar
     if (x->kind == KIR_FOLD && x->order == KIR_COL) refuse(w->s, "a fold of columns along lanes");
     if ((x->kind == KIR_FOLD || x->kind == KIR_PREFIX) && ptx_is_ordered(w->s->k, x)) w->s->is_ordered = true;
     if (x->kind == KIR_FOLD) *(folds_narrow(w->s->k, s) ? &w->has_narrow : &w->has_wide) = true;
-    if (x->kind == KIR_PREFIX) w->has_prefix = true;
+    if (x->kind == KIR_PREFIX) w->has_prefix = true, w->s->n_prefixes++;
     if (x->kind == KIR_KEEP) w->has_keep = true;
   }
   if (folded < scanned) folded = scanned;

@@ -33,6 +33,7 @@ struct survey {
                                     and those that find none are loops of a thread */
   struct survey_buf *bufs;
   int n_checks, n_partials;      /* folded values that cross a block of threads, at most, in one lane loop */
+  int n_prefixes;                /* along lanes */
   const struct kir_stmt *owned;  /* a par loop over owners that becomes combining in memory: it vanishes ... */
   const struct kir_stmt *swept;  /* ... and this loop inside it, over the updates, is spread over threads */
   const struct kir_stmt *private_loop;
