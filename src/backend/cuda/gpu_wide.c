@@ -37,6 +37,7 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
   bool by_turns = d < 0 && ptx_is_woven(l->s->k, l->shape, s, lane->var, &woven);
   if (by_turns) d = woven;
   if (by_turns && l->s->is_cooperative) l->can = false; /* a row would have to be aligned from its beginning */
+  if (by_turns) l->is_alike = false; /* they are as many times further from the beginning */
   int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
   struct ptx_wide *w = l->w;
   if (s->kind == KIR_STORE && survey_is_own(l->s, s->buf)) { /* into a copy, which is dense and aligned whatever the output is */
