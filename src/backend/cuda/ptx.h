@@ -254,7 +254,8 @@ void ptx_spread_shape(const struct ptx_plan *, const struct ptx_machine *, const
 /* Makes its blocks of threads several rows high where rows are read more than once; before the shapes of other entries. */
 bool ptx_tall_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *);
-bool ptx_rows_meet(const struct ptx_plan *, const struct bound bufs[]); /* whether they are */
+/* Whether they are. */
+bool ptx_rows_meet(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[]);
 /* Whether a block of threads has room for the tiles of such a kernel. */
 bool ptx_attends(const struct ptx_machine *, int capability, const struct kir_attention *);
 /* The shape of a kernel that is attention; false: it is none. */
