@@ -176,7 +176,8 @@ struct ptx_plan {
   const struct kir_stmt *chain; /* NULL, or the kernel is this serial loop, in all lanes of a warp; while it is printed */
   bool is_chain;
   bool is_cooperative, is_single; /* single: one block of threads */
-  bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks of 4096, all of them to one, or to all threads */
+  int a_warp;               /* elements of a block of these: */
+  bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks, all of them to one, or to all threads */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
