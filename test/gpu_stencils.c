@@ -119,3 +119,21 @@ TEST(cuda_rows_in_common_and_others_go_by_one_kernel) {
   }
   weft_scope_discard(s);
 }
+
+/* Where rows are read again they stay an axis, so that blocks of threads may be several rows high; short ones, and those that are far
+ * apart, are one with the axis around, as on the host. */
+TEST(cuda_rows_that_are_read_again_are_an_axis_of_their_own) {
+  static const struct { int64_t n, apart; bool is_axis; } cases[] = { { 2048, 1, true }, { 2049, 8, true }, { 500, 1, false }, { 2048, 9, false } };
+  if (!has_gpu()) return;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = matrix(WEFT_F32, 100, cases[i].n);
+    weft_array *y = weft_sub(weft_slice(x, 0, cases[i].apart, 100, 1), weft_slice(x, 0, 0, 100 - cases[i].apart, 1));
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      EXPECT_INT(strstr(weft_show(1, &y, "kernels"), "par ") != NULL, device && cases[i].is_axis);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    weft_scope_discard(s);
+  }
+}

@@ -1,10 +1,12 @@
 /* emit_form.c -- which of its two forms a kernel has, which axis its inner loops go along, the phase of each value, and whether
  * folds of few long rows or columns are cut into spans that threads share. Shapes alone decide, so that bits do. */
+#include <stdlib.h>
 #include <string.h>
 #include "schedule/emit.h"
 
 enum {
   LONG_ROW = 32768, LONG_COLUMN = 8192,   /* folds with few results that are longer than this are cut into spans */
+  ROWS_APART = 8, LEAST_SHARED = 1024,    /* of views that share rows: how far they are apart, and elements of a row */
   DEVICE_COLUMNS = 1 << 17, DEVICE_ROWS = 1024, /* on a device: fewer leave most of its threads without work */
   FEW_ROWS = 16, FEW_COLUMNS = 1024,
   MANY_COLUMNS = 65536, LARGE = 1 << 22   /* arrays beyond caches are folded row by row, if a row of sums fits one */
@@ -124,12 +126,31 @@ void emit_stored_strides(const struct part *p, int64_t stride[]) {
     if (p->item->ax[k] >= 0 && p->node->dims[k] != 1) stride[(int)p->item->ax[k]] = p->item->place.stride[k];
 }
 
+/* Both read one array, and rows of one, along a, are rows of the other. */
+static bool share_rows(const struct emit *e, const struct emit_access *x, const struct emit_access *y, int a) {
+  int64_t row = llabs(x->stride[a]), apart = llabs(x->offset - y->offset);
+  if (x->store != y->store || x->dtype != y->dtype || x->n_index || y->n_index) return false;
+  if (memcmp(x->stride, y->stride, sizeof x->stride)) return false;
+  int64_t rows = row ? (apart + row / 2) / row : 0;
+  return rows && rows <= ROWS_APART && rows < e->axes.extent[a];
+}
+
+/* On a device elements are read more than once where views of one array are a few rows apart: there a block of threads has several
+ * rows (backend/cuda/gpu_tall.c), which stay an axis of their own. Short ones stand in one block anyway. */
+static bool reads_rows_again(const struct emit *e, int a, int b) {
+  bool has_rows = work_is_for_device(e->w) && b == e->inner && e->form == FORM_ROWS && !e->g->has_row && e->column < 0;
+  if (!has_rows || e->maker || e->product || e->axes.extent[b] < LEAST_SHARED) return false;
+  for (int i = 0; i < e->n_access; i++)
+    for (int j = 0; j < i; j++) if (share_rows(e, &e->access[i], &e->access[j], a)) return true;
+  return false;
+}
+
 /* Everything walks through the neighbours a, b as through one axis. */
 bool emit_may_merge(void *emit, int a, int b) {
   struct emit *e = emit;
   int64_t s[AXES], n = e->axes.extent[b];
   bool is_special = a == e->column || b == e->column || a == e->lane || a == e->inner;
-  if (e->g->pinned[a] || e->g->pinned[b] || is_special) return false;
+  if (e->g->pinned[a] || e->g->pinned[b] || is_special || reads_rows_again(e, a, b)) return false;
   for (int i = 0; i < e->n_access; i++) if (e->access[i].stride[a] != e->access[i].stride[b] * n) return false;
   for (int i = 0; i < e->n_parts; i++)
     if (e->part[i].item->is_stored && (emit_stored_strides(&e->part[i], s), s[a] != s[b] * n)) return false;

@@ -280,7 +280,7 @@ static int key_of(const struct session *s, int64_t key[REMEMBERED]) {
   const struct ptx_plan *p = &s->c->plan;
   int n = 0;
   if (p->n_rows || p->n_sizes + p->n_args > REMEMBERED / 2) return 0;
-  if (p->tall.n) key[n++] = ptx_rows_meet(p, s->l->bufs);
+  if (p->tall.n) key[n++] = ptx_rows_meet(p, s->l->sizes, s->l->args, s->l->bufs);
   for (int i = 0; i < p->n_sizes; i++) key[n++] = s->l->sizes[i];
   for (int i = 0; i < p->n_args; i++) key[n++] = (int64_t)s->l->args[i];
   for (int b = 0; b < p->n_bufs; b++) {

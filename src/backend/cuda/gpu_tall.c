@@ -30,7 +30,7 @@ void ptx_find_tall(const struct survey *s, const struct shape_class *shape, stru
 }
 
 /* Both show one array, and rows of one are rows of the other. */
-static bool meet(const struct ptx_plan *p, const struct bound bufs[], int i, int j) {
+static bool meet(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], const struct bound bufs[], int i, int j) {
   const struct ptx_buf *a = &p->bufs[p->tall.bufs[i]], *b = &p->bufs[p->tall.bufs[j]];
   const struct bound *x = &bufs[p->tall.bufs[i]], *y = &bufs[p->tall.bufs[j]];
   int64_t row = x->stride[p->tall.row[i]] * kir_width((weft_dtype)a->dtype);
@@ -38,18 +38,19 @@ static bool meet(const struct ptx_plan *p, const struct bound bufs[], int i, int
   if (a->dtype != b->dtype || a->rank != b->rank || p->tall.row[i] != p->tall.row[j]) return false;
   for (int d = 0; d < a->rank; d++) if (x->stride[d] != y->stride[d]) return false;
   row = row < 0 ? -row : row, apart = apart < 0 ? -apart : apart;
-  return row && apart > row / 2 && apart < NEAR * row + row / 2;
+  int64_t rows = row ? (apart + row / 2) / row : 0;
+  return rows && rows <= NEAR && rows < ptx_size(&a->dims[p->tall.row[i]], sizes, args);
 }
 
-bool ptx_rows_meet(const struct ptx_plan *p, const struct bound bufs[]) {
+bool ptx_rows_meet(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], const struct bound bufs[]) {
   for (int i = 0; i < p->tall.n; i++)
-    for (int j = 0; j < i; j++) if (meet(p, bufs, i, j)) return true;
+    for (int j = 0; j < i; j++) if (meet(p, sizes, args, bufs, i, j)) return true;
   return false;
 }
 
 bool ptx_tall_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *s) {
-  if (s->is_product || !ptx_rows_meet(p, bufs)) return false;
+  if (s->is_product || !ptx_rows_meet(p, sizes, args, bufs)) return false;
   ptx_spread_shape(p, m, sizes, args, s->most_across = TALL_WIDTH, s);
   return true;
 }

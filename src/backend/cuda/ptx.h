@@ -186,7 +186,8 @@ struct ptx_plan {
   const struct kir_stmt *chain; /* NULL, or the kernel is this serial loop, in all lanes of a warp; while it is printed */
   bool is_chain;
   bool is_cooperative, is_single; /* single: one block of threads */
-  bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks of 4096, all of them to one, or to all threads */
+  int a_warp;               /* elements of a block of these: */
+  bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks, all of them to one, or to all threads */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
@@ -266,7 +267,8 @@ void ptx_spread_shape(const struct ptx_plan *, const struct ptx_machine *, const
 /* Makes its blocks of threads several rows high where rows are read more than once; before the shapes of other entries. */
 bool ptx_tall_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                     const struct bound bufs[], struct ptx_shape *);
-bool ptx_rows_meet(const struct ptx_plan *, const struct bound bufs[]); /* whether they are */
+/* Whether they are. */
+bool ptx_rows_meet(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[]);
 /* Whether a block of threads has room for the tiles of such a kernel. */
 bool ptx_attends(const struct ptx_machine *, int capability, const struct kir_attention *);
 /* The shape of a kernel that is attention; false: it is none. */

@@ -1,11 +1,12 @@
 /* ptx_blocks.c -- a lane loop whose folds have an order: warps take blocks of 4096 elements, lane l those of accumulator l.
+ * Folds without an order that go the same way have shorter blocks (survey.c).
  *
  * The blocks of a warp are an aligned power of two of them, so that they are a node of the tree of blocks. The warp counts
  * them, entry k of its counter in lane k; what the warps have found meets in shared memory, in every warp again in the same
  * order. */
 #include "backend/cuda/ptx_reduce.h"
 
-/* A warp takes 2^shift blocks of 4096 elements, as few as the warps together need: they are a power of two. */
+/* A warp takes 2^shift blocks, as few as the warps together need: they are a power of two. */
 struct ptx_blocks ptx_blocks_open(struct printer *p, const struct kir_stmt *loop, const char *lo, const char *hi) {
   struct ptx_thread t = reduce_thread(p);
   struct ptx_blocks b = { .lane = t.lane, .warp = t.warp, .n_warps = t.n_warps, .n = ptx_own(p, OWN_WORD),
@@ -15,8 +16,8 @@ struct ptx_blocks ptx_blocks_open(struct printer *p, const struct kir_stmt *loop
   const char *n = ptx_own(p, OWN_LONG), *log = ptx_own(p, OWN_WORD), *over = ptx_own(p, OWN_PRED);
   ptx_line(p, "sub.s64 %s, %s, %s", n, hi, lo);
   ptx_line(p, "max.s64 %s, %s, 0", n, n);
-  ptx_line(p, "add.s64 %s, %s, %d", n, n, KIR_ROW_BLOCK - 1);
-  ptx_line(p, "shr.u64 %s, %s, 12", n, n);
+  ptx_line(p, "add.s64 %s, %s, %d", n, n, p->survey.a_warp - 1);
+  ptx_line(p, "shr.u64 %s, %s, %d", n, n, ptx_log_2(p->survey.a_warp));
   ptx_line(p, "cvt.u32.u64 %s, %s", b.n, n);
   ptx_line(p, "sub.u32 %s, %s, 1", b.shift, b.n);
   ptx_line(p, "bfind.u32 %s, %s", b.shift, b.shift); /* -1 of one block */
@@ -38,9 +39,9 @@ struct ptx_blocks ptx_blocks_open(struct printer *p, const struct kir_stmt *loop
   ptx_place(p, b.again);
   ptx_line(p, "setp.ge.u32 %s, %s, %s", over, b.at, b.end);
   ptx_line(p, "@%s bra %s", over, b.leave);
-  ptx_line(p, "mul.wide.u32 %s, %s, %d", b.from, b.at, KIR_ROW_BLOCK);
+  ptx_line(p, "mul.wide.u32 %s, %s, %d", b.from, b.at, p->survey.a_warp);
   ptx_line(p, "add.s64 %s, %s, %s", b.from, b.from, lo);
-  ptx_line(p, "add.s64 %s, %s, %d", b.to, b.from, KIR_ROW_BLOCK);
+  ptx_line(p, "add.s64 %s, %s, %d", b.to, b.from, p->survey.a_warp);
   ptx_line(p, "min.s64 %s, %s, %s", b.to, b.to, hi);
   for FOLDS(s, loop) ptx_start(p, s);
   return b;

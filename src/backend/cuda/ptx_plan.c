@@ -309,7 +309,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
   plan->chain = ptx_find_chain(s), plan->is_chain = plan->chain;
-  plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
+  plan->a_warp = s->a_warp, plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
   plan->is_recurrent = s->is_recurrent;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
   plan->has_stop = has_long_loop(&k->body);
@@ -598,7 +598,7 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t most_dealt = is_large ? ROW_THREADS : DEALT_THREADS;
   int64_t blocks = s->is_alone ? 1 : u->p->has_sets ? BLOCKS_WITH_SETS : BLOCKS_A_PROCESSOR;
   if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), most_dealt));
-  else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
+  else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, u->p->a_warp), ROW_THREADS / 32);
   int64_t others = most(1, longest(u, PTX_PLANES, 0)) * most(1, longest(u, PTX_VOLUMES, 0)); /* private loops, side by side */
   if (u->p->has_block) s->block_length = private_length(u, parts(blocks * u->m->n_processors, others));
   rows = longest(u, PTX_ROWS, s->block_length);

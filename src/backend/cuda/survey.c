@@ -411,9 +411,13 @@ static void find_order(struct survey_walk *w) {
 }
 
 /* Folds of narrow elements that have no order go as if they had one: there lanes load words of them (nest_words.c), and a row has
- * no more threads than that takes. */
+ * no more threads than that takes. Nobody asks for blocks of 4096 then. */
+enum { WITHOUT_ORDER = 2048 };
+
 static void take_order(struct survey_walk *w) {
-  if (w->has_narrow && !w->has_wide && !w->has_keep && !w->has_prefix && !w->s->private_loop) w->s->is_ordered = true;
+  bool takes = w->has_narrow && !w->has_wide && !w->has_keep && !w->has_prefix && !w->s->private_loop;
+  w->s->a_warp = takes && !w->s->is_ordered ? WITHOUT_ORDER : KIR_ROW_BLOCK;
+  w->s->is_ordered |= takes;
 }
 
 static void decide(struct survey_walk *w) {

@@ -37,7 +37,8 @@ struct survey {
   const struct kir_stmt *owned;  /* a par loop over owners that becomes combining in memory: it vanishes ... */
   const struct kir_stmt *swept;  /* ... and this loop inside it, over the updates, is spread over threads */
   const struct kir_stmt *private_loop;
-  bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of 4096 elements .. */
+  bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of `a_warp` elements, 4096 .. */
+  int a_warp;                    /* .. or fewer where no order asks for them, so that few rows have more warps; .. */
   bool is_one_warp;              /* .. and where there is a prefix, one warp all of them; .. */
   bool is_dealt;                 /* .. but where rows are kept all threads compute, and a warp adds up what they left in a row */
   bool is_exact;                 /* the environment variable WEFT_EXACT: products of halves have the order of the text too */
