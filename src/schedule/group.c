@@ -517,11 +517,13 @@ static bool is_tail(struct work *w, const struct node *n, int group, const int8_
  * each took 0.29 ms in one kernel. */
 enum { FEW_THREADS = 8192, MANY_ELEMENTS = 16 };
 
-static bool is_starved(const struct node *n) {
+bool fold_is_starved(const struct node *n, bool has_product) {
+  if (!is_fold(n)) return false;
   const struct node *x = n->in[0];
   int axis = fold_axis(n), after = axis + 1;
   while (after < x->rank && x->dims[after] == 1) after++;
   bool is_row = after >= x->rank;
+  if (is_row && x->dims[axis] <= KIR_ROW_BLOCK && !has_product) return false; /* a block of threads computes such a row */
   int64_t length = x->dims[axis], span = is_row ? KIR_ROW_BLOCK : KIR_COLUMN_BLOCK, together = is_row ? 32 : 1;
   int64_t each = (length < span ? length : span) / together, spans = (length + span - 1) / span;
   return each >= MANY_ELEMENTS && (double)node_count(n) * (double)(spans * together) < FEW_THREADS;
@@ -551,7 +553,8 @@ static bool try_join(struct work *w, struct node *n, int group) {
   const struct node *sp = space(n);
   memset(ax, -1, sizeof ax);
   if (w->group[group].is_apart && !only_rounds(w, n, &w->group[group])) return false;
-  if (work_is_for_device(w) && is_fold(n) && is_starved(n) && has_arithmetic(w, &w->group[group])) return false;
+  bool is_starved = work_is_for_device(w) && fold_is_starved(n, w->group[group].has_contract);
+  if (is_starved && has_arithmetic(w, &w->group[group])) return false;
   if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
   if (!reads_in_place(w, n, group, ax) || is_tail(w, n, group, ax)) return false;
   if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;

@@ -23,6 +23,7 @@ struct remaking {
   bool *is_wanted;     /* by slot: somebody reads it whole, so that it is stored whoever makes it again */
   int *seen, n_looks;  /* by slot: the last look that came by */
   int n_made, n_dear;
+  bool is_starved;     /* the reader folds by few threads: functions are others' */
 };
 
 static int64_t bytes_of(const struct node *x) { return node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype); }
@@ -100,6 +101,7 @@ static bool is_remade(struct remaking *r, const struct node *user, const struct 
   struct remake_cost m = { .can = true };
   r->n_looks++;
   look(r, x, x, &m);
+  if (r->is_starved && m.dear) return false;
   return m.can && m.bytes <= bytes_of(x) + bytes_of(x) / FEW && r->n_made + m.n <= MOST_MADE && r->n_dear + m.dear <= MOST_DEAR;
 }
 
@@ -120,7 +122,8 @@ static bool remake_for(struct remaking *r, struct node *user) {
 static bool remake_group(struct remaking *r, int group) {
   const struct group *g = &r->w->group[group];
   int n = r->w->list->n;
-  r->group = group, r->n_made = r->n_dear = 0;
+  r->group = group, r->n_made = r->n_dear = 0, r->is_starved = false;
+  for (int i = 0; i < g->n_items; i++) r->is_starved |= fold_is_starved(r->w->list->node[g->item[i]], false);
   for (int i = 0; i < n; i++) r->copy[i] = NULL, r->is_read[i] = false;
   for (int i = 0; i < g->n_bases; i++) r->is_read[g->base[i]] = true;
   for (int i = 0; i < g->n_items; i++) if (!remake_for(r, r->w->list->node[g->item[i]])) return false;

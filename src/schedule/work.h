@@ -155,6 +155,7 @@ int64_t node_count(const struct node *);
 struct edge { struct node *base; bool aligned; int8_t map[WEFT_RANK_MAX]; }; /* axis of the base -> axis of the operand */
 struct edge edge_of(const struct node *operand);
 bool group_nodes(struct work *);
+bool fold_is_starved(const struct node *, bool has_product); /* on a device: a fold, of so few threads that arithmetic is others' */
 
 /* contraction.c */
 bool contract_is_by_patches(const struct work *, const struct node *);
