@@ -229,6 +229,59 @@ TEST(cuda_attention_of_operands_of_two_kinds_is_near_that_of_the_host) {
   }
 }
 
+/* Masks hide by adding a number that is as good as -inf, but where a row sees nothing else: that row is a mean. Every third row of
+ * those of x; others see the columns before them. y, and derivatives by what is made of rows that see something. */
+static int hidden_by(float number, weft_array *const x[3], weft_array *r[4]) {
+  enum { T = 100, S = 70 };
+  float *mask = calloc(T * S, sizeof *mask), some[T];
+  for (int i = 0; i < T; i++) {
+    some[i] = i % 3 != 1;
+    for (int j = 0; j < S; j++) mask[i * S + j] = i % 3 == 1 || j > i ? number : j % 5 ? 0 : -1.5f;
+  }
+  weft_attention_options how = { .mask = weft_from(WEFT_F32, WEFT_DIMS(T, S), mask) };
+  free(mask);
+  r[3] = weft_cast(weft_attention(x[0], x[1], x[2], &how), WEFT_F32);
+  weft_array *counts = weft_mul(r[3], weft_from(WEFT_F32, WEFT_DIMS(T, 1), some));
+  weft_grad(weft_sum(weft_mul(counts, counts), WEFT_ALL), 3, x, r);
+  for (int k = 0; k < 3; k++) r[k] = weft_cast(r[k], WEFT_F32);
+  return 4;
+}
+
+TEST(cuda_attention_of_rows_that_a_mask_of_numbers_hides_is_near_that_of_the_host) {
+  static const float numbers_that_hide[] = { -3.40282347e38f, -1e30f, -1e10f, -1e9f };
+  if (!has_gpu()) return;
+  for (int i = 0; i < 3 * 4; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = i % 3 ? i % 3 == 1 ? WEFT_F16 : WEFT_BF16 : WEFT_F32;
+    weft_array *x[3];
+    for (int k = 0; k < 3; k++)
+      x[k] = weft_mul(numbers(t, 4, (int64_t[]){ 1, 2, k ? 70 : 100, 32 }), weft_cast(weft_scalar(0.25), t));
+    EXPECT_OK(weft_eval(3, x));
+    float *got[2][4], unit = t == WEFT_F32 ? 0x1p-16f : 0x1p-5f;
+    size_t bytes[4];
+    for (int device = 0; device < 2; device++) {
+      weft_array *r[4];
+      weft_set(WEFT_DEVICE, device);
+      int n = hidden_by(numbers_that_hide[i / 3], x, r);
+      if (device) expect_tiles(weft_show(n, r, "plan"), t, 32, 32);
+      for (int k = 0; k < n; k++) got[device][k] = bits_of(r[k], &bytes[k]);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    for (int k = 0; k < 4; k++) {
+      float most = 1;
+      for (size_t j = 0; j < bytes[k] / sizeof(float); j++) most = fmaxf(most, fabsf(got[0][k][j]));
+      for (size_t j = 0; j < bytes[k] / sizeof(float); j++)
+        if (!(fabsf(got[0][k][j] - got[1][k][j]) <= unit * most)) {
+          test_fail(__FILE__, __LINE__, "%s hidden by %g, result %d, element %zu: %g, not %g", weft_dtype_name(t),
+                    (double)numbers_that_hide[i / 3], k, j, (double)got[1][k][j], (double)got[0][k][j]);
+          break;
+        }
+      free(got[0][k]), free(got[1][k]);
+    }
+    weft_scope_discard(s);
+  }
+}
+
 TEST(cuda_attention_by_tiles_of_heads_of_other_sizes_is_another_kernel) {
   static const weft_dtype types[] = { WEFT_F32, WEFT_BF16 };
   static const struct attention_case sized[] = {

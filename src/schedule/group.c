@@ -470,8 +470,8 @@ static bool reads_fold(struct work *w, const struct node *n, int group) {
 /* The axis that the folds of a group run along. */
 static int folded_axis(const struct group *g) { return g->has_row ? g->lane : g->column; }
 
-/* Folds of few long rows or columns, or of columns by rows, and nothing after them: their spans are shared by threads (emit_form.c),
- * which what reads them would prevent in the same kernel. */
+/* Folds of few long rows or columns, or of columns by rows, and nothing after them: their spans are shared by threads
+ * (emit_form.c), which what reads them would prevent in the same kernel. */
 static bool is_shared(struct work *w, int group) {
   const struct group *g = &w->group[group];
   bool is_columns = !g->has_row;

@@ -75,7 +75,7 @@ struct ptx_attention {
   const char *s[2][ATTEND_TILE / 8][4], *ds[2][ATTEND_TILE / 8][4];
   const char *sum[2][2][ATTEND_FRAGMENTS][4]; /* results: which, fragment of rows, of columns */
   const char *most[2][2], *total[2][2]; /* of rows: about the largest score so far, and the sum */
-  const char *low[2][2];            /* of rows: what is added to an exponent of 2 */
+  const char *low[2][2];            /* of rows: what is added to an exponent of 2; with an added mask what scores are less by */
   const char *lse[2][2], *delta[2][2]; /* of own rows, query */
   const char *limit[2][2];          /* whole, query: columns below it are seen; key: those from it on. This lane's first column is
                                        subtracted already */
@@ -152,6 +152,7 @@ void attend_plan_rows(struct printer *, struct ptx_attention *);
 void attend_mask_scores(struct printer *, const struct ptx_attention *, const char *x[2][ATTEND_TILE / 8][4]);
 const char *attend_float(struct printer *, float);                          /* as an operand */
 float attend_exponent(const struct printer *, const struct ptx_attention *); /* a score times this is an exponent of 2 */
+bool attend_adds_mask(const struct printer *, const struct ptx_attention *); /* scores may be as low as numbers are */
 
 /* gpu_attention_soft.c */
 void attend_over_quad(struct printer *, const char *x, const char *op); /* x = all of the four lanes that share a row */

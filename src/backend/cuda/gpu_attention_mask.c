@@ -5,11 +5,13 @@
 #include <string.h>
 
 static bool has_mask(const struct ptx_attention *t) { return t->a->mask >= 0; }
-static bool is_added(const struct printer *p, const struct ptx_attention *t) {
+bool attend_adds_mask(const struct printer *p, const struct ptx_attention *t) {
   return has_mask(t) && p->k->bufs[t->a->mask].dtype != WEFT_BOOL;
 }
 /* Scores are scaled before anything is added to them, or compared if that would turn their order. */
-static bool is_scaled_first(const struct printer *p, const struct ptx_attention *t) { return is_added(p, t) || !(t->a->scale > 0); }
+static bool is_scaled_first(const struct printer *p, const struct ptx_attention *t) {
+  return attend_adds_mask(p, t) || !(t->a->scale > 0);
+}
 
 const char *attend_row_index(struct printer *p, const struct ptx_attention *t, int i, int h) {
   const char *r = ptx_word(p);

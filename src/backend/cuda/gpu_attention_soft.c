@@ -1,7 +1,11 @@
 /* gpu_attention_soft.c -- exponentials of attention: from scores to p, and from p and dp to ds.
  *
  * Forwards the largest score of a row is not known before the last tile. What is subtracted is about the largest so far; where
- * a tile goes far beyond it, it is raised, and what was summed is made less by the difference. */
+ * a tile goes far beyond it, it is raised, and what was summed is made less by the difference.
+ *
+ * An exponent of 2 is c s - c most, by one fma. Where a mask was added it is c (s - most): masks hide by the least number there
+ * is, or by some other that is as good, and where a row sees nothing else c s is -inf, or c most is rounded by so much that an
+ * exponential is infinite, or all are 0. */
 #include "backend/cuda/gpu_attention.h"
 
 void attend_over_quad(struct printer *p, const char *x, const char *op) {
@@ -12,6 +16,14 @@ void attend_over_quad(struct printer *p, const char *x, const char *op) {
   }
 }
 
+/* to = c (score - largest), low being what stands for the largest */
+static void exponent_of(struct printer *p, const struct ptx_attention *t, const char *to, const char *score, const char *low) {
+  const char *c = attend_float(p, attend_exponent(p, t));
+  if (!attend_adds_mask(p, t)) { ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", to, score, c, low); return; }
+  ptx_line(p, "sub.rn.f32 %s, %s, %s", to, score, low);
+  ptx_line(p, "mul.rn.f32 %s, %s, %s", to, to, c);
+}
+
 /* The largest score becomes what is subtracted from now on; what was summed before is worth less by the difference. */
 static void raise_row(struct printer *p, const struct ptx_attention *t, int i, int h, const char *most) {
   const char *less = t->less[i][h], *is = ptx_pred(p), *low = t->low[i][h], *total = t->total[i][h];
@@ -19,8 +31,8 @@ static void raise_row(struct printer *p, const struct ptx_attention *t, int i, i
   ptx_line(p, "max.f32 %s, %s, %s", most, most, t->most[i][h]);
   ptx_line(p, "setp.eq.f32 %s, %s, 0fFF800000", is, most);
   ptx_line(p, "selp.f32 %s, 0f00000000, %s, %s", low, most, is); /* a row that has seen nothing yet: all of it becomes 0 */
-  ptx_line(p, "mul.rn.f32 %s, %s, %s", low, low, attend_float(p, -attend_exponent(p, t)));
-  ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", less, t->most[i][h], attend_float(p, attend_exponent(p, t)), low);
+  if (!attend_adds_mask(p, t)) ptx_line(p, "mul.rn.f32 %s, %s, %s", low, low, attend_float(p, -attend_exponent(p, t)));
+  exponent_of(p, t, less, t->most[i][h], low);
   ptx_line(p, "ex2.approx.ftz.f32 %s, %s", less, less);
   ptx_line(p, "mov.f32 %s, %s", t->most[i][h], most);
   ptx_line(p, "mul.rn.f32 %s, %s, %s", total, total, less);
@@ -63,14 +75,13 @@ static void raise_rows(struct printer *p, const struct ptx_attention *t) {
 
 /* p = 2^(c (s - most)), where most is about the largest so far */
 void attend_soft(struct printer *p, const struct ptx_attention *t) {
-  const char *c = attend_float(p, attend_exponent(p, t));
   raise_rows(p, t);
   for (int i = 0; i < t->m; i++)
     for (int h = 0; h < 2; h++)
       for (int j = 0; j < ATTEND_TILE / 8; j++)
         for (int e = 0; e < 2; e++) {
           const char *u = t->s[i][j][2 * h + e];
-          ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", u, u, c, t->low[i][h]);
+          exponent_of(p, t, u, u, t->low[i][h]);
           ptx_line(p, "ex2.approx.ftz.f32 %s, %s", u, u);
           ptx_line(p, "add.rn.f32 %s, %s, %s", t->total[i][h], t->total[i][h], u);
         }

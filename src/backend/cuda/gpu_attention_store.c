@@ -49,7 +49,10 @@ static void store_sums(struct printer *p, const struct ptx_attention *t, int whi
     }
 }
 
-/* y = sum / total, lse = most + log(total) */
+/* Below it log(total) is lost beside a score: rows that see nothing but what an added mask has hidden so. */
+static const float FAR = -0x1p20f;
+
+/* y = sum / total, lse = most + log(total), or -inf where all scores are far below 0: the row has no part in derivatives then. */
 static void store_whole(struct printer *p, const struct ptx_attention *t) {
   const char *by[2][2], *c = attend_float(p, attend_exponent(p, t)), *base = attend_base(p, t, t->a->lse), *first = ptx_word(p);
   ptx_line(p, "and.b32 %s, %s, 3", first, t->lane);
@@ -65,6 +68,10 @@ static void store_whole(struct printer *p, const struct ptx_attention *t) {
       ptx_line(p, "lg2.approx.ftz.f32 %s, %s", lse, t->total[i][h]);
       ptx_line(p, "fma.rn.f32 %s, %s, %s, %s", lse, low, c, lse);
       ptx_line(p, "mul.rn.f32 %s, %s, %s", lse, lse, attend_float(p, (float)M_LN2));
+      if (attend_adds_mask(p, t)) {
+        ptx_line(p, "setp.lt.f32 %s, %s, %s", is_low, t->most[i][h], attend_float(p, FAR));
+        ptx_line(p, "selp.f32 %s, 0fFF800000, %s, %s", lse, lse, is_low);
+      }
       ptx_line(p, "setp.lt.s32 %s, %s, %s", is, row, t->n_own);
       ptx_line(p, "setp.eq.and.u32 %s, %s, 0, %s", is, first, is);
       ptx_line(p, "mov.s64 %s, %s", at, base);
