@@ -15,13 +15,19 @@ enum { WARPS_A_PROCESSOR = 32 }; /* blocks of threads it has at most */
 enum { MOST_MADE = 6 };          /* statements that make a kept value */
 enum { MOST_LOOPS = 2 };         /* a third one, as of a layer norm, would ask the second cache for what shared memory has */
 
-/* The statement of a lane loop, and that loop, that gives the value; NULL: it is the same for all lanes. */
+static bool gives(const struct kir_stmt *s, int value) {
+  for (int i = 0; i < s->n_out; i++) if (s->out[i] == value) return true;
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next) if (gives(x, value)) return true;
+  return false;
+}
+
+/* The statement of a lane loop, and that loop, in which the value is made; NULL: it is the same for all lanes. */
 static const struct kir_stmt *maker_of(const struct kir_block *b, int value, const struct kir_stmt **loop) {
   const struct kir_stmt *found = NULL;
   for (const struct kir_stmt *s = b->first; s && !found; s = s->next) {
     if (s->kind == KIR_PAR) found = maker_of(&s->body, value, loop);
     for (const struct kir_stmt *x = s->kind == KIR_LANE ? s->body.first : NULL; x; x = x->next)
-      for (int i = 0; i < x->n_out; i++) if (x->out[i] == value && x->kind != KIR_FOLD) found = x, *loop = s;
+      if (x->kind != KIR_FOLD && gives(x, value)) found = x, *loop = s;
   }
   return found;
 }
