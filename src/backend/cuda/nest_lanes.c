@@ -81,6 +81,7 @@ static void blocked_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   if (by) ptx_blocks_turn(p, s, &b, by);
   ptx_blocks_close(p, s, &b);
   ptx_blocks_meet(p, s, &b);
+  if (by) ptx_line(p, "bar.warp.sync -1"); /* words of a lane have elements that others may overwrite now */
 }
 
 /* 4096 elements at a time: all threads compute, then warps add up. */
