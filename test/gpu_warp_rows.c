@@ -79,28 +79,6 @@ TEST(cuda_rows_of_warps_of_every_length_have_the_bits_of_the_host) {
     for (int t = 0; t < 2; t++) expect_same(dtypes[t], i % 4 ? 66 : 6, n, (int)((i + t) % 5), (int)(i % VIEWS));
 }
 
-TEST(cuda_rows_of_warps_take_the_place_of_what_they_are_made_of) {
-  static const weft_dtype halves[] = { WEFT_F16, WEFT_BF16 };
-  for (int t = 0; has_gpu() && t < 2; t++) {
-    void *got[2];
-    size_t bytes = 0;
-    for (int device = 0; device < 2; device++) {
-      weft_set(WEFT_DEVICE, device);
-      weft_scope *s = weft_scope_open();
-      weft_array *x = matrix(halves[t], 66, 301);
-      weft_scope *step = weft_scope_open();
-      weft_array *a = weft_cast(x, WEFT_F32), *by = weft_rsqrt(weft_add(weft_sum(weft_mul(a, a), 1), weft_scalar(1)));
-      weft_update(x, weft_cast(weft_mul(a, by), halves[t]));
-      EXPECT_OK(weft_scope_close(step));
-      got[device] = bits_of(x, &bytes);
-      weft_scope_discard(s);
-    }
-    weft_set(WEFT_DEVICE, 0);
-    EXPECT(!memcmp(got[0], got[1], bytes));
-    free(got[0]), free(got[1]);
-  }
-}
-
 TEST(what_is_cheap_to_make_again_has_an_entry_of_warps) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

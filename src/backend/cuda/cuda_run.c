@@ -48,10 +48,11 @@ static void code_free(struct code *c) {
 static const char *entry_of(const struct ptx_plan *p, enum ptx_part part) {
   const char *const name[PTX_PARTS] = { p->entry, p->merge, p->product, p->halves[0], p->halves[1], p->floats[0], p->floats[1],
                                         p->floats[2], p->thin[0], p->thin[1], p->thin[2],
-                                        p->wide_entry, p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
+                                        p->wide_entry, p->shifted_spread_entry,
+                                        p->long_entry, p->shifted_entry, p->loose_entry, p->streamed_entry,
                                         p->turned_entry, p->running_entry, p->pairs_entry, p->flat_entry,
                                         p->short_entry[0], p->short_entry[1],
-                                        p->warp_rows_entry, p->shifted_spread_entry, p->relay_entry, p->aligned_entry };
+                                        p->warp_rows_entry, p->relay_entry, p->aligned_entry };
   return name[part];
 }
 

@@ -448,7 +448,9 @@ void ptx_running_body(struct printer *p) {
   ptx_line(p, "mov.u64 %s, running", memory);
   ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", memory, warp, r->bytes, memory);
   w.hint = hint_of(p, r);
-  const char *n_rows = own_rows(p, &w, warp);
+  const char *n_rows = own_rows(p, &w, warp), *has_none = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.eq.s32 %s, %s, 0", has_none, n_rows);
+  ptx_line(p, "@%s bra $done", has_none); /* it would read the last row, which another warp may overwrite */
   ptx_nest_before(p, &r->nest, alone);
   ptx_line(p, "mov.s64 %s, %s", w.n, ptx_lin(p, r->nest.lane->at[0]));
   ptx_line(p, "mov.s64 %s, 0", ptx_val(p, r->nest.lane->var));

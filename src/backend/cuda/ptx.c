@@ -451,7 +451,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   if (plan->streamed.n_loads) plan->streamed_entry = ptx_textf(p, "weft_%s_streamed", p->k->name);
-  if (plan->wide_entry && !plan->wide.is_rows && !plan->wide.has_columns && !plan->in_order && plan->wide.along)
+  if (plan->wide_entry && !plan->wide.is_rows && !plan->wide.has_columns && !plan->in_order && plan->wide.along && p->survey.grid_depth)
     plan->shifted_spread_entry = ptx_textf(p, "weft_%s_wide_shifted", p->k->name);
   if (plan->warp_rows.n) plan->warp_rows_entry = ptx_textf(p, "weft_%s_of_warps", p->k->name);
   if (plan->relay.each) plan->relay_entry = ptx_textf(p, "weft_%s_relayed", p->k->name);
@@ -481,6 +481,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   last.survey.is_cooperative = p->survey.is_cooperative;
   part(&last, out, plan, PTX_WIDELY, plan->wide_entry, ptx_wide_body);
   plan->wide.groups = last.groups;
+  part(&last, out, plan, PTX_SHIFTED_SPREAD, plan->shifted_spread_entry, ptx_shifted_spread_body);
   part(&last, out, plan, PTX_LONG, plan->long_entry, ptx_long_body);
   plan->wide.asks = last.n_asked > 0;
   part(&last, out, plan, PTX_SHIFTED, plan->shifted_entry, ptx_shifted_body);
@@ -493,7 +494,6 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_ALIGNED, plan->short_entry[PTX_SHORT_ALIGNED], ptx_short_body);
   part(&last, out, plan, PTX_FIRST_SHORT + PTX_SHORT_LOOSE, plan->short_entry[PTX_SHORT_LOOSE], ptx_short_loose_body);
   part(&last, out, plan, PTX_OF_WARPS, plan->warp_rows_entry, ptx_warp_rows_body);
-  part(&last, out, plan, PTX_SHIFTED_SPREAD, plan->shifted_spread_entry, ptx_shifted_spread_body);
   part(&last, out, plan, PTX_RELAYED, plan->relay_entry, ptx_relay_body);
   p->why = last.why;
 }
