@@ -500,8 +500,8 @@ static bool has_few_rows(const struct group *g, int inner) {
 }
 
 /* What is made of the results of folds that threads share, or has no element for each that they fold: it has a kernel of its own.
- * What goes along rows with them reads these while a cache has them. So it is with columns, but not on a device, where few lanes, or
- * rows, leave most of its threads without work. */
+ * What goes along rows with them reads these while a cache has them. So it is with columns, but not on a device, where few lanes,
+ * or rows, leave most of its threads without work. */
 static bool is_tail(struct work *w, const struct node *n, int group, const int8_t ax[]) {
   const struct group *g = &w->group[group];
   int inner = folded_axis(g);

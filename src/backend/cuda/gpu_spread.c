@@ -2,8 +2,8 @@
  * computes element by element, and stores 16.
  *
  * Elements at the end that are too few for that go one by one, and so do those of which one fails a check: nothing is stored before
- * a check. Rows that are not aligned, but all alike, as those of one odd length, have an entry of their own, in which the first thread of
- * a row begins before it, by so many elements that all others are aligned, and takes one by one those that are there. */
+ * a check. Rows that are not aligned, but all alike, as those of one odd length, have an entry of their own, in which the first
+ * thread of a row begins before it, by so many elements that all others are aligned, and takes one by one those that are there. */
 #include "backend/cuda/gpu_wide.h"
 
 /* Blocks of threads that are to find room on a processor, of kernels with quotients: arithmetic hides loads only if there are

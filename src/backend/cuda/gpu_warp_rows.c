@@ -1,12 +1,12 @@
 /* gpu_warp_rows.c -- many rows of at most 4096 elements that are not aligned: a warp has a row, and nothing of it is kept.
  *
- * In the main entry of a kernel that keeps rows all threads of a block leave what is kept, and what is to be folded in order, in shared
- * memory, for one of its warps to add up, and wait for each other. Here the text is another one, in which lane loops make what earlier
- * ones have kept once more: kernels that keep nothing have lane l as accumulator l (ptx_blocks.c), load words of narrow elements
- * (nest_words.c), and store nothing on the way. What is loaded again is mostly in the caches; what takes more than few cheap
- * instructions to make is not made twice, so there is no such entry.
+ * In the main entry of a kernel that keeps rows all threads of a block leave what is kept, and what is to be folded in order, in
+ * shared memory, for one of its warps to add up, and wait for each other. Here the text is another one, in which lane loops make
+ * what earlier ones have kept once more: kernels that keep nothing have lane l as accumulator l (ptx_blocks.c), load words of
+ * narrow elements (nest_words.c), and store nothing on the way. What is loaded again is mostly in the caches; what takes more than
+ * few cheap instructions to make is not made twice, so there is no such entry.
  *
- * Where rows are few a block of threads for each has more on its way, and where they are aligned gpu_rows.c holds them in registers. */
+ * Where rows are few a block of threads for each has more on its way; where they are aligned gpu_rows.c has them in registers. */
 #include "backend/cuda/gpu_wide.h"
 #include <string.h>
 
@@ -63,9 +63,9 @@ const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
 
 /* ---- The text in which nothing is kept ---- */
 
-struct rewriting { struct printer *p; struct kir_kernel *k; };
+struct remaking { struct printer *p; struct kir_kernel *k; };
 
-static void *taken(const struct rewriting *w, size_t bytes, const void *from) {
+static void *taken(const struct remaking *w, size_t bytes, const void *from) {
   void *x = arena_take(w->p->arena, bytes + 1);
   if (!x) return ptx_refuse(w->p, ""), NULL;
   return memcpy(x, from, bytes);
@@ -78,12 +78,14 @@ static void append(struct kir_block *b, struct kir_stmt *s) {
 }
 
 /* A copy of the statement, which calls the index of one loop by that of another. */
-static struct kir_stmt *copied(const struct rewriting *w, const struct kir_stmt *s, int from, int to) {
+static struct kir_stmt *copied(const struct remaking *w, const struct kir_stmt *s, int from, int to) {
   struct kir_stmt *c = taken(w, sizeof *c, s);
   if (!c) return NULL;
   c->next = NULL;
-  if (from == to || !(c->in = taken(w, (size_t)s->n_in * sizeof *c->in, s->in)) || !(c->at = taken(w, (size_t)s->n_at * sizeof *c->at, s->at)))
-    return c;
+  if (from == to) return c;
+  c->in = taken(w, (size_t)s->n_in * sizeof *c->in, s->in);
+  c->at = taken(w, (size_t)s->n_at * sizeof *c->at, s->at);
+  if (!c->in || !c->at) return NULL;
   for (int i = 0; i < c->n_in; i++) if (c->in[i] == from) c->in[i] = to;
   for (int d = 0; d < c->n_at; d++) {
     struct kir_term *term = c->at[d].term = taken(w, (size_t)c->at[d].n * sizeof *term, s->at[d].term);
@@ -100,7 +102,7 @@ static bool is_made_in(const struct kir_block *b, int value) {
 }
 
 /* Makes the value in the body of this loop, unless it is there, or the same for all lanes. */
-static void make(const struct rewriting *w, const struct kir_stmt *loop, struct kir_block *body, int value) {
+static void make(const struct remaking *w, const struct kir_stmt *loop, struct kir_block *body, int value) {
   const struct kir_stmt *of, *s = maker_of(&w->k->body, value, &of);
   struct kir_stmt *c = s && of != loop && !is_made_in(body, value) ? copied(w, s, of->var, loop->var) : NULL;
   if (!c) return;
@@ -108,7 +110,7 @@ static void make(const struct rewriting *w, const struct kir_stmt *loop, struct 
   append(body, c);
 }
 
-static void write_block(const struct rewriting *w, const struct kir_block *from, struct kir_block *to) {
+static void write_block(const struct remaking *w, const struct kir_block *from, struct kir_block *to) {
   for (const struct kir_stmt *s = from->first; s; s = s->next) {
     struct kir_stmt *c = copied(w, s, 0, 0);
     if (!c) return;
@@ -123,7 +125,7 @@ static void write_block(const struct rewriting *w, const struct kir_block *from,
 }
 
 void ptx_warp_rows_body(struct printer *p) {
-  struct rewriting w = { p, (struct kir_kernel *)(uintptr_t)p->k };
+  struct remaking w = { p, (struct kir_kernel *)(uintptr_t)p->k };
   struct kir_kernel *k = taken(&w, sizeof *k, p->k);
   struct kir_block body = { NULL, NULL };
   const struct ptx_plan *plan = p->plan;

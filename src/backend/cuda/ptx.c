@@ -451,7 +451,8 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide.can_be_long && plan->wide.along) plan->shifted_entry = ptx_textf(p, "weft_%s_shifted", p->k->name);
   if (plan->wide.can_be_long) plan->loose_entry = ptx_textf(p, "weft_%s_loose", p->k->name);
   if (plan->streamed.n_loads) plan->streamed_entry = ptx_textf(p, "weft_%s_streamed", p->k->name);
-  if (plan->wide_entry && !plan->wide.is_rows && !plan->wide.has_columns && !plan->in_order && plan->wide.along && p->survey.grid_depth)
+  bool is_spread = plan->wide_entry && !plan->wide.is_rows && !plan->wide.has_columns && !plan->in_order;
+  if (is_spread && plan->wide.along && p->survey.grid_depth)
     plan->shifted_spread_entry = ptx_textf(p, "weft_%s_wide_shifted", p->k->name);
   if (plan->warp_rows.n) plan->warp_rows_entry = ptx_textf(p, "weft_%s_of_warps", p->k->name);
   if (plan->relay.each) plan->relay_entry = ptx_textf(p, "weft_%s_relayed", p->k->name);

@@ -59,8 +59,8 @@ struct ptx_nest {
 
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
-                PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS, PTX_SHIFTED_SPREAD, PTX_LONG,
-                PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_AS_ONE_ROW, PTX_FIRST_SHORT,
+                PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS,
+                PTX_SHIFTED_SPREAD, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_AS_ONE_ROW, PTX_FIRST_SHORT,
                 PTX_OF_WARPS = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -103,7 +103,7 @@ struct ptx_plan {
   struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   const char *wide_entry, *long_entry, *shifted_entry, *loose_entry;
-  const char *shifted_spread_entry; /* NULL, or of elements that need nothing of each other, whose rows are not aligned but all alike */
+  const char *shifted_spread_entry; /* NULL, or of elements that need nothing of each other: rows not aligned, but all alike */
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all; .. */
     bool can_be_long;       /* .. and rows that are longer than that: there are long_entry and loose_entry too */
