@@ -63,9 +63,9 @@ const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
 
 /* ---- The text in which nothing is kept ---- */
 
-struct remaking { struct printer *p; struct kir_kernel *k; };
+struct warp_text { struct printer *p; struct kir_kernel *k; };
 
-static void *taken(const struct remaking *w, size_t bytes, const void *from) {
+static void *taken(const struct warp_text *w, size_t bytes, const void *from) {
   void *x = arena_take(w->p->arena, bytes + 1);
   if (!x) return ptx_refuse(w->p, ""), NULL;
   return memcpy(x, from, bytes);
@@ -78,7 +78,7 @@ static void append(struct kir_block *b, struct kir_stmt *s) {
 }
 
 /* A copy of the statement, which calls the index of one loop by that of another. */
-static struct kir_stmt *copied(const struct remaking *w, const struct kir_stmt *s, int from, int to) {
+static struct kir_stmt *copied(const struct warp_text *w, const struct kir_stmt *s, int from, int to) {
   struct kir_stmt *c = taken(w, sizeof *c, s);
   if (!c) return NULL;
   c->next = NULL;
@@ -102,7 +102,7 @@ static bool is_made_in(const struct kir_block *b, int value) {
 }
 
 /* Makes the value in the body of this loop, unless it is there, or the same for all lanes. */
-static void make(const struct remaking *w, const struct kir_stmt *loop, struct kir_block *body, int value) {
+static void make(const struct warp_text *w, const struct kir_stmt *loop, struct kir_block *body, int value) {
   const struct kir_stmt *of, *s = maker_of(&w->k->body, value, &of);
   struct kir_stmt *c = s && of != loop && !is_made_in(body, value) ? copied(w, s, of->var, loop->var) : NULL;
   if (!c) return;
@@ -110,7 +110,7 @@ static void make(const struct remaking *w, const struct kir_stmt *loop, struct k
   append(body, c);
 }
 
-static void write_block(const struct remaking *w, const struct kir_block *from, struct kir_block *to) {
+static void write_block(const struct warp_text *w, const struct kir_block *from, struct kir_block *to) {
   for (const struct kir_stmt *s = from->first; s; s = s->next) {
     struct kir_stmt *c = copied(w, s, 0, 0);
     if (!c) return;
@@ -125,7 +125,7 @@ static void write_block(const struct remaking *w, const struct kir_block *from, 
 }
 
 void ptx_warp_rows_body(struct printer *p) {
-  struct remaking w = { p, (struct kir_kernel *)(uintptr_t)p->k };
+  struct warp_text w = { p, (struct kir_kernel *)(uintptr_t)p->k };
   struct kir_kernel *k = taken(&w, sizeof *k, p->k);
   struct kir_block body = { NULL, NULL };
   const struct ptx_plan *plan = p->plan;

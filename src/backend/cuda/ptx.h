@@ -60,8 +60,9 @@ struct ptx_nest {
 /* The parts of a text: the main entry with the one to launch before it, and one for each other entry. */
 enum ptx_part { PTX_MAIN, PTX_MERGE, PTX_TILES, PTX_FIRST_HALVES, PTX_FIRST_FLOATS = PTX_FIRST_HALVES + PTX_HALVES,
                 PTX_FIRST_THIN = PTX_FIRST_FLOATS + PTX_FLOATS, PTX_WIDELY = PTX_FIRST_THIN + PTX_THINS,
-                PTX_SHIFTED_SPREAD, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS, PTX_AS_ONE_ROW, PTX_FIRST_SHORT,
-                PTX_OF_WARPS = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_RELAYED, PTX_ALIGNED, PTX_PARTS };
+                PTX_SHIFTED_SPREAD, PTX_LONG, PTX_SHIFTED, PTX_LOOSE, PTX_STREAMED, PTX_IN_TURN, PTX_IN_ROWS, PTX_IN_PAIRS,
+                PTX_AS_ONE_ROW, PTX_FIRST_SHORT, PTX_OF_WARPS = PTX_FIRST_SHORT + PTX_SHORT_FORMS, PTX_RELAYED, PTX_ALIGNED,
+                PTX_PARTS };
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the address to look at (0: none), and the
