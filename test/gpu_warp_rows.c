@@ -79,6 +79,35 @@ TEST(cuda_rows_of_warps_of_every_length_have_the_bits_of_the_host) {
     for (int t = 0; t < 2; t++) expect_same(dtypes[t], i % 4 ? 66 : 6, n, (int)((i + t) % 5), (int)(i % VIEWS));
 }
 
+/* Of running maxima, which a function has for itself: elements that take their place, stored in the loop that folds them, and what
+ * is made of the same rows behind it. */
+TEST(cuda_rows_that_are_overwritten_are_not_loaded_again) {
+  static const weft_dtype dtypes_of[] = { WEFT_F32, WEFT_BF16 };
+  for (int t = 0; has_gpu() && t < 2; t++) {
+    weft_scope *all = weft_scope_open();
+    weft_array *given = matrix(dtypes_of[t], 130, 301), *y[2];
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_input(dtypes_of[t], WEFT_DIMS(130, 301)), *c = weft_cummax(x, 1);
+    weft_array *more = weft_add(c, weft_cast(weft_scalar(0.5), dtypes_of[t])), *a = weft_cast(more, WEFT_F32);
+    weft_array *d = weft_sub(a, weft_mean(a, 1));
+    weft_function *f = weft_compile(s, 1, &x, 2, (weft_array *[]){ weft_cummax(more, 1), weft_sum(weft_mul(d, d), 1) });
+    void *got[2][2];
+    size_t bytes[2];
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      weft_call(f, 1, &given, 2, y);
+      EXPECT_OK(weft_eval(2, y)); /* both at once */
+      for (int k = 0; k < 2; k++) got[device][k] = bits_of(y[k], &bytes[k]);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    for (int k = 0; k < 2; k++) {
+      EXPECT(!memcmp(got[0][k], got[1][k], bytes[k]));
+      free(got[0][k]), free(got[1][k]);
+    }
+    weft_scope_discard(all);
+  }
+}
+
 TEST(what_is_cheap_to_make_again_has_an_entry_of_warps) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

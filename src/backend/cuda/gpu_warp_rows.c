@@ -43,7 +43,13 @@ static int cost_of(const struct kir_kernel *k, int value) {
   return cost;
 }
 
-/* par .. { uniform statements and two lane loops of one length }, and what is kept is cheap; the first of them, or NULL. */
+static bool stores(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (s->kind == KIR_STORE) return true;
+  return false;
+}
+
+/* par .. { uniform statements and two lane loops of one length }, and what is kept is cheap; the first of them, or NULL. What the first
+ * loop stores may take the place of what it has loaded, so that it could not be loaded again. */
 const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
   const struct kir_stmt *first = NULL, *next;
   int n_loops = 0;
@@ -53,6 +59,7 @@ const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
     if (x->kind == KIR_PAR && (x->next || x->extent != KIR_N || x->n_private)) return NULL;
     if (x->kind != KIR_PAR && x->kind != KIR_LANE && x->kind != KIR_OP && x->kind != KIR_LOAD && x->kind != KIR_STORE) return NULL;
     if (x->kind != KIR_LANE) continue;
+    if (first && stores(first)) return NULL;
     if (!first) first = x;
     if (++n_loops > MOST_LOOPS || x->extent != KIR_N || !kir_lin_equal(x->at[0], first->at[0])) return NULL;
     for (const struct kir_stmt *y = x->body.first; y; y = y->next)
