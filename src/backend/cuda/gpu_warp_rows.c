@@ -48,8 +48,8 @@ static bool stores(const struct kir_stmt *loop) {
   return false;
 }
 
-/* par .. { uniform statements and two lane loops of one length }, and what is kept is cheap; the first of them, or NULL. What the first
- * loop stores may take the place of what it has loaded, so that it could not be loaded again. */
+/* par .. { uniform statements and two lane loops of one length }, and what is kept is cheap; the first of them, or NULL. What the
+ * first loop stores may take the place of what it has loaded, which could not be loaded again then. */
 const struct kir_stmt *ptx_find_warp_rows(const struct survey *s) {
   const struct kir_stmt *first = NULL, *next;
   int n_loops = 0;
